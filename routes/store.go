@@ -1,0 +1,105 @@
+package routes
+
+import "errors"
+
+// Errors that every store of published documents returns; callers branch with errors.Is.
+var (
+	// ErrFenced: the writer's lease was taken over (its epoch is not the fence's any more); nothing was written.
+	ErrFenced = errors.New("fenced: another control plane leads")
+	// ErrNotLeader: the lease is held by somebody else, or a newer config_version stands in the store.
+	ErrNotLeader = errors.New("not the leader")
+	// ErrUnknownHost: the leader has published everything and this host is not among it, or it was removed.
+	ErrUnknownHost = errors.New("unknown virtual host")
+	// ErrNotPublished: the host is absent, but the leader has not yet said that it published everything.
+	ErrNotPublished = errors.New("nothing published yet")
+	// ErrUnavailable: the store could not be reached in time.
+	ErrUnavailable = errors.New("store unavailable")
+	// ErrNoRoute: Lookup found nothing by that name.
+	ErrNoRoute = errors.New("no route")
+)
+
+// Version orders the documents of one host: by (Epoch, Revision) inside an incarnation; a new incarnation is always newer.
+type Version struct {
+	Incarnation string `json:"incarnation"`
+	Epoch       uint64 `json:"epoch"`
+	Revision    uint64 `json:"revision"`
+}
+
+// Supersedes reports whether a reader that holds old should take v.
+func (v Version) Supersedes(old Version) bool {
+	if v.Incarnation != old.Incarnation {
+		return true
+	}
+	if v.Epoch != old.Epoch {
+		return v.Epoch > old.Epoch
+	}
+	return v.Revision > old.Revision
+}
+
+// Lease is the right to write, from Acquire until it is lost. Epoch grows with each new leader within an incarnation.
+type Lease struct {
+	Owner       string
+	Incarnation string
+	Epoch       uint64
+}
+
+// Meta is the state of the store as a whole.
+type Meta struct {
+	Incarnation string // empty: the store holds nothing yet
+	Sequence    uint64 // of the last change
+	Complete    bool   // the leader has published every host
+}
+
+// Batch is what a leader writes at once. Catalogs are written before the hosts that refer to them.
+type Batch struct {
+	Catalogs []CatalogChange
+	Hosts    []HostChange
+}
+
+// CatalogChange stores or removes the catalog of one backend. Document is the encoded catalog, opaque to the store; nil
+// removes it.
+type CatalogChange struct {
+	Backend  BackendID
+	Digest   string
+	Document []byte
+}
+
+// HostChange publishes or removes one host. A nil Document is a tombstone. Document and List are encoded by EncodeHost and
+// EncodeList; Digest is over both, so that a repeated write is recognised.
+type HostChange struct {
+	ID       HostID
+	Revision uint64
+	Digest   string
+	Document []byte
+	List     []byte
+}
+
+// HostRecord is one host as a reader finds it.
+type HostRecord struct {
+	ID       HostID
+	Version  Version
+	Sequence uint64
+	Digest   string
+	Removed  bool // a tombstone: Document is nil
+	Document []byte
+}
+
+// HostEntry is one line of the index of all hosts.
+type HostEntry struct {
+	Version  Version
+	Sequence uint64
+	Digest   string
+	Removed  bool
+}
+
+// Event is one change as a follower sees it. A Reset event says that hosts may have changed unseen (a gap, a new
+// incarnation, a reconnect): the receiver re-reads what it holds.
+type Event struct {
+	Reset bool
+	// Host is set for a published or removed host.
+	Host    HostID
+	Version Version
+	Removed bool
+	// Revocation is set when the set of revocations changed.
+	Revocation bool
+}
