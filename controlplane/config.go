@@ -1,0 +1,10 @@
+package controlplane
+
+import "github.com/weir-mcp/weir/controlplane/internal/config"
+
+// Config is the control plane's config file, decoded and checked.
+type Config = config.Config
+
+// LoadConfig reads the file at path: strictly, every problem at once, each with its line or path. Warnings are what the plane
+// survives. An error is a fault of the file: exit status 2.
+func LoadConfig(path string) (*Config, []config.Warning, error) { return config.Load(path) }
