@@ -1,0 +1,16 @@
+package dataplane
+
+import "github.com/weir-mcp/weir/dataplane/internal/config"
+
+// Config is the dataplane's config file, decoded. See docs/config.md.
+type Config = config.Config
+
+// LoadConfig reads, decodes and checks a config file, with defaults filled in and the plane's own secrets expanded. It
+// reports every problem at once, each with its line or the path of its field.
+func LoadConfig(path string) (*Config, error) { return config.Load(path) }
+
+// ParseConfig is LoadConfig on the file's bytes.
+func ParseConfig(doc []byte) (*Config, error) { return config.Parse(doc) }
+
+// DefaultConfig is what a file overrides.
+func DefaultConfig() *Config { return config.Default() }

@@ -1,0 +1,145 @@
+package config
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"net"
+	"net/url"
+	"time"
+
+	"github.com/weir-mcp/weir/routes/secret"
+)
+
+// Check fills in what is zero and reports every fault, joined, each with the path of its field. It may be called again.
+func (c *Config) Check() error {
+	c.fill()
+	errs := []error{
+		c.Redis.Validate("redis"),
+		c.TLS.Validate("tls"),
+		address("listen", c.Listen),
+		address("ops_listen", c.OpsListen),
+		origin("public_url", c.PublicURL),
+		origin("control_plane.url", c.ControlPlane.URL),
+		origin("control_plane.admin_url", c.ControlPlane.AdminURL),
+		notNegative("drain.delay", c.Drain.Delay),
+		notNegative("drain.deadline", c.Drain.Deadline),
+		notNegative("fail_closed_after", c.FailClosedAfter),
+	}
+	if !c.NoAuth {
+		errs = append(errs, c.Auth.Validate("auth"))
+	}
+	switch c.DelegatedMethods {
+	case Reject:
+	case Forward:
+		if c.ControlPlane.URL == "" {
+			errs = append(errs, errors.New("delegated_methods: forward needs control_plane.url"))
+		}
+	default:
+		errs = append(errs, fmt.Errorf("delegated_methods: %q is neither reject nor forward", c.DelegatedMethods))
+	}
+	if t := c.ControlPlane.Token; t != "" && len(t) < 32 {
+		errs = append(errs, fmt.Errorf("control_plane.token: %d bytes, at least 32 are needed", len(t)))
+	}
+	switch c.LogLevel {
+	case "debug", "info", "warn", "error":
+	default:
+		errs = append(errs, fmt.Errorf("log_level: %q is none of debug, info, warn, error", c.LogLevel))
+	}
+	if _, err := secret.NewResolver(c.Secrets); err != nil {
+		errs = append(errs, fmt.Errorf("secrets: %w", err))
+	}
+	for _, l := range []struct {
+		path string
+		n    int64
+	}{
+		{"limits.body", int64(c.Limits.Body)},
+		{"limits.mcp_headers", int64(c.Limits.MCPHeaders)},
+		{"limits.mcp_header_value", int64(c.Limits.MCPHeaderValue)},
+		{"limits.mcp_headers_total", int64(c.Limits.MCPHeadersTotal)},
+		{"limits.response", int64(c.Limits.Response)},
+	} {
+		if l.n < 0 {
+			errs = append(errs, fmt.Errorf("%s: %d must be positive", l.path, l.n))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// fill puts defaults where a field is zero; Drain.Delay has none here, so that a file can say 0s.
+func (c *Config) fill() {
+	c.Listen = cmp.Or(c.Listen, "127.0.0.1:8080")
+	c.OpsListen = cmp.Or(c.OpsListen, "127.0.0.1:9080")
+	c.DelegatedMethods = cmp.Or(c.DelegatedMethods, Reject)
+	c.Drain.Deadline = cmp.Or(c.Drain.Deadline, 30*time.Second)
+	c.LogLevel = cmp.Or(c.LogLevel, "info")
+	l := &c.Limits
+	l.Body = cmp.Or(l.Body, 4<<20)
+	l.MCPHeaders = cmp.Or(l.MCPHeaders, 32)
+	l.MCPHeaderValue = cmp.Or(l.MCPHeaderValue, 8192)
+	l.MCPHeadersTotal = cmp.Or(l.MCPHeadersTotal, 65536)
+	l.Response = cmp.Or(l.Response, 16<<20)
+	l.CallsPerPrincipal = cmp.Or(l.CallsPerPrincipal, 256)
+	l.CallsPerBackend = cmp.Or(l.CallsPerBackend, 1024)
+}
+
+// expand resolves the references in the fields that hold the plane's own secrets.
+func (c *Config) expand() error {
+	r, err := secret.NewResolver(secret.Policy{All: true})
+	if err != nil {
+		return err
+	}
+	var errs []error
+	one := func(path string, s *string) {
+		if *s == "" {
+			return
+		}
+		v, err := r.Expand(*s)
+		if err != nil {
+			errs = append(errs, fmt.Errorf("%s: %w", path, err))
+			return
+		}
+		*s = v
+	}
+	one("redis.url", &c.Redis.URL)
+	one("redis.username", &c.Redis.Username)
+	one("redis.password", &c.Redis.Password)
+	one("control_plane.token", &c.ControlPlane.Token)
+	for i := range c.Auth.Issuers {
+		one(fmt.Sprintf("auth.issuers[%d].hmac_secret", i), &c.Auth.Issuers[i].HMACSecret)
+	}
+	return errors.Join(errs...)
+}
+
+func address(path, addr string) error {
+	if _, _, err := net.SplitHostPort(addr); err != nil {
+		return fmt.Errorf("%s: %q is not HOST:PORT", path, addr)
+	}
+	return nil
+}
+
+// origin accepts an absolute http or https URL without userinfo, query or fragment; empty is fine.
+func origin(path, s string) error {
+	if s == "" {
+		return nil
+	}
+	u, err := url.Parse(s)
+	switch {
+	case err != nil:
+		return fmt.Errorf("%s: not a URL", path) // err would repeat s, and with it a password
+	case u.Scheme != "http" && u.Scheme != "https" || u.Host == "":
+		return fmt.Errorf("%s: must be an absolute http or https URL", path)
+	case u.User != nil:
+		return fmt.Errorf("%s: must not contain a user or password", path)
+	case u.RawQuery != "" || u.Fragment != "":
+		return fmt.Errorf("%s: must not have a query or fragment", path)
+	}
+	return nil
+}
+
+func notNegative(path string, d time.Duration) error {
+	if d < 0 {
+		return fmt.Errorf("%s: %v must not be negative", path, d)
+	}
+	return nil
+}
