@@ -8,3 +8,6 @@ type Config = config.Config
 // LoadConfig reads the file at path: strictly, every problem at once, each with its line or path. Warnings are what the plane
 // survives. An error is a fault of the file: exit status 2.
 func LoadConfig(path string) (*Config, []config.Warning, error) { return config.Load(path) }
+
+// ParseConfig is LoadConfig on the file's bytes.
+func ParseConfig(doc []byte) (*Config, []config.Warning, error) { return config.Parse(doc) }
