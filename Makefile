@@ -1,0 +1,51 @@
+# Weir. `make help` lists the targets.
+SHELL := /bin/bash
+.DEFAULT_GOAL := help
+
+GO      ?= go
+BIN     := bin
+VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
+LDFLAGS := -X github.com/weir-mcp/weir/deploy/process.Version=$(VERSION)
+
+.PHONY: help
+help: ## list these targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+.PHONY: build
+build: ## build the three binaries into bin/
+	$(GO) build -ldflags '$(LDFLAGS)' -o $(BIN)/ ./controlplane/cmd/weir-controlplane ./dataplane/cmd/weir-dataplane ./deploy/standalone/cmd/weir-standalone
+
+.PHONY: run
+run: build ## run both planes in one process before the demo backends; ARGS="--backend NAME=URL" for real ones
+	@exec $(BIN)/weir-standalone $(ARGS)
+
+.PHONY: test
+test: ## run every test; WEIR_REQUIRE_REDIS=1 makes a missing redis-server a failure
+	$(GO) test ./...
+
+.PHONY: check
+check: format vet staticcheck race ## what CI runs: format, vet, staticcheck, every test (e2e and docs too) under the race detector
+
+.PHONY: format
+format: ## fail on files that gofmt would change
+	@out=$$(gofmt -l $$(git ls-files -co --exclude-standard '*.go')); test -z "$$out" || { echo "gofmt would change:"; echo "$$out"; exit 1; }
+
+.PHONY: vet
+vet: ## go vet
+	$(GO) vet ./...
+
+.PHONY: staticcheck
+staticcheck: ## staticcheck, at the version that go.mod pins
+	$(GO) tool staticcheck ./...
+
+.PHONY: race
+race: ## every test under the race detector
+	$(GO) test -race ./...
+
+.PHONY: golden
+golden: ## rewrite the golden files
+	$(GO) test ./routes ./controlplane/internal/compile -update
+
+.PHONY: clean
+clean: ## remove what was built
+	rm -rf $(BIN)

@@ -1,0 +1,123 @@
+package standalone
+
+import (
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"net"
+	"net/url"
+	"strings"
+
+	"github.com/weir-mcp/weir/routes"
+)
+
+// Options is what the command line says.
+type Options struct {
+	// Listen is the one address that everything is served on; port 0 takes a free one.
+	Listen string
+	// OpsListen is the address of /healthz, /readyz and /metrics; empty: they are not served.
+	OpsListen string
+	// Config is the path of a control plane's config file with an optional dataplane block; empty: none.
+	Config string
+	// Backends are put before the host "default". Without any, and without Config, the demo backends are.
+	Backends []Backend
+	// Redis is the URL of a Redis to use; empty: one that is embedded in the process and gone with it.
+	Redis string
+	// NoAuth serves everybody without a token; loopback only.
+	NoAuth bool
+	// LogLevel is debug, info, warn or error.
+	LogLevel string
+}
+
+// Backend is one --backend flag.
+type Backend struct {
+	Name   string // its names get the prefix Name__; empty: they stay as they are
+	Target string // the URL of an MCP endpoint
+}
+
+// errHelp: usage was asked for and printed.
+var errHelp = errors.New("help")
+
+// ParseOptions reads the command line. Mistakes are errors that name the flag; usage goes to w.
+func ParseOptions(args []string, w io.Writer) (*Options, error) {
+	o := &Options{}
+	fs := flag.NewFlagSet("weir-standalone", flag.ContinueOnError)
+	fs.SetOutput(io.Discard)
+	fs.StringVar(&o.Listen, "listen", "127.0.0.1:8080", "`ADDR`ESS to serve MCP on; port 0 takes a free one")
+	fs.StringVar(&o.OpsListen, "ops-listen", "", "`ADDR`ESS of /healthz, /readyz and /metrics; none by default")
+	fs.StringVar(&o.Config, "config", "", "control plane config `FILE`, with an optional dataplane: block")
+	fs.StringVar(&o.Redis, "redis", "", "`URL` of a Redis; by default one is embedded")
+	fs.BoolVar(&o.NoAuth, "no-auth", false, "serve everybody without a token (loopback only)")
+	fs.StringVar(&o.LogLevel, "log-level", "warn", "`LEVEL`: debug, info, warn or error")
+	fs.Func("backend", "put `NAME=URL` (or URL) behind the gateway; NAME__ is put before its names; repeatable", func(v string) error {
+		b, err := parseBackend(v)
+		if err == nil {
+			o.Backends = append(o.Backends, b)
+		}
+		return err
+	})
+	switch err := fs.Parse(args); {
+	case errors.Is(err, flag.ErrHelp):
+		fmt.Fprintln(w, "weir-standalone runs Weir's two planes and a Redis in one process, on one port.")
+		fs.SetOutput(w)
+		fs.PrintDefaults()
+		return nil, errHelp
+	case err != nil:
+		return nil, err
+	case fs.NArg() > 0:
+		return nil, fmt.Errorf("unexpected argument %q (backends are given as --backend NAME=URL)", fs.Arg(0))
+	}
+	return o, o.check()
+}
+
+// parseBackend reads NAME=TARGET or TARGET. A URL may contain "=" itself, so a NAME is only what stands before a "=" and
+// could name a backend.
+func parseBackend(v string) (Backend, error) {
+	b := Backend{Target: v}
+	if name, target, ok := strings.Cut(v, "="); ok && routes.ValidID(name) {
+		b = Backend{Name: name, Target: target}
+	}
+	if strings.HasPrefix(b.Target, "stdio:") {
+		return b, errors.New("stdio servers can't be run yet: give the URL of a streamable HTTP endpoint")
+	}
+	u, err := url.Parse(b.Target)
+	switch {
+	case err != nil || u.Host == "" || (u.Scheme != "http" && u.Scheme != "https"):
+		return b, fmt.Errorf("%q is neither NAME=URL nor URL (http or https)", v)
+	case u.User != nil:
+		return b, errors.New("a backend's URL must not contain a user or password")
+	}
+	return b, nil
+}
+
+func (o *Options) check() error {
+	var errs []error
+	host, _, err := net.SplitHostPort(o.Listen)
+	if err != nil {
+		errs = append(errs, fmt.Errorf("--listen: %w", err))
+	} else if o.NoAuth && !isLoopbackHost(host) {
+		errs = append(errs, fmt.Errorf("--no-auth: %q is not a loopback address", o.Listen))
+	}
+	if o.OpsListen != "" {
+		if _, _, err := net.SplitHostPort(o.OpsListen); err != nil {
+			errs = append(errs, fmt.Errorf("--ops-listen: %w", err))
+		}
+	}
+	named := map[string]bool{}
+	for _, b := range o.Backends {
+		if named[b.Name] && b.Name != "" {
+			errs = append(errs, fmt.Errorf("--backend: the name %q is given twice", b.Name))
+		}
+		named[b.Name] = true
+	}
+	return errors.Join(errs...)
+}
+
+func isLoopbackHost(host string) bool {
+	if host == "localhost" {
+		return true
+	}
+	ip := net.ParseIP(host)
+	return ip != nil && ip.IsLoopback()
+}
