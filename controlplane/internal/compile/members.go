@@ -1,0 +1,100 @@
+package compile
+
+import (
+	"encoding/json"
+
+	"github.com/weir-mcp/weir/controlplane/internal/catalog"
+	"github.com/weir-mcp/weir/controlplane/internal/config"
+	"github.com/weir-mcp/weir/routes"
+)
+
+// member is one backend of the host that can be routed to.
+type member struct {
+	use   *config.HostBackend
+	route routes.Backend
+	cat   *catalog.Catalog // nil: only what stands published tells of it
+}
+
+// members resolves the host's list of backends, in its order. What can't be routed to is left out, with a problem.
+func (c *hostCompiler) members() []member {
+	var out []member
+	for i := range c.host.Backends {
+		use := &c.host.Backends[i]
+		conf := c.known[use.Name]
+		if conf == nil {
+			c.problem(CodeBackendUndefined, use.Name, "", "no config and no discovery source defines this backend")
+			continue
+		}
+		if conf.Stdio != nil {
+			c.problem(CodeStdioUnsupported, use.Name, "", "this build runs no stdio backends; nothing of it is published")
+			continue
+		}
+		m := member{use: use, route: conf.Route, cat: c.in.Catalogs[use.Name]}
+		if m.cat != nil {
+			m.route.Protocol, m.route.Handshake = m.cat.Protocol, m.cat.Handshake
+			m.route.Capabilities = backendCapabilities(m.cat.Capabilities)
+		} else {
+			prev, stands := c.prev.Backends[use.Name]
+			if !stands {
+				c.problem(CodeBackendUnheard, use.Name, "", "the backend has never answered; nothing of it is published yet")
+				continue
+			}
+			c.problem(CodeBackendUnheard, use.Name, "", "no catalog of this backend is known; what stands published stays")
+			m.route.Protocol, m.route.Handshake, m.route.Capabilities = prev.Protocol, prev.Handshake, prev.Capabilities
+		}
+		m.route.ResourceAllow, m.route.ResourceDeny = globStrings(use.Resources.Allow), globStrings(use.Resources.Deny)
+		out = append(out, m)
+	}
+	return out
+}
+
+// tasksExtension is the modern way to declare tasks (SEP-2663); legacy servers have a capability of that name.
+const tasksExtension = "io.modelcontextprotocol/tasks"
+
+// backendCapabilities picks what routing needs out of a backend's declaration (ServerCapabilities of the schema, 2025-11-25
+// and 2026-07-28).
+func backendCapabilities(raw json.RawMessage) routes.BackendCapabilities {
+	caps := objectOf(raw)
+	_, tasks := caps["tasks"]
+	_, extension := objectOf(caps["extensions"])[tasksExtension]
+	_, completions := caps["completions"]
+	_, logging := caps["logging"]
+	return routes.BackendCapabilities{
+		Tasks:       tasks || extension,
+		Completions: completions,
+		Logging:     logging,
+		Subscribe:   string(objectOf(caps["resources"])["subscribe"]) == "true",
+	}
+}
+
+// objectOf is the members of a JSON object by their exact names; nil where raw is none.
+func objectOf(raw json.RawMessage) map[string]json.RawMessage {
+	var m map[string]json.RawMessage
+	if json.Unmarshal(raw, &m) != nil {
+		return nil
+	}
+	return m
+}
+
+// toolSchemas are the input schemas of the member's published tools with x-mcp-header annotations: the dataplane checks
+// Mcp-Param-* headers against them.
+func (c *hostCompiler) toolSchemas(m *member, tools []offer) map[string]json.RawMessage {
+	var out map[string]json.RawMessage
+	for _, o := range tools {
+		if o.backend != m.use.Name || o.item == nil || !o.item.Annotated {
+			continue
+		}
+		schema := objectOf(o.item.Raw)["inputSchema"]
+		if schema == nil {
+			continue
+		}
+		if out == nil {
+			out = make(map[string]json.RawMessage)
+		}
+		out[o.upstream] = schema
+	}
+	if out == nil && m.cat == nil { // what stands published stays
+		return c.prev.Backends[m.use.Name].ToolSchemas
+	}
+	return out
+}
