@@ -1,6 +1,9 @@
 package routes
 
-import "errors"
+import (
+	"errors"
+	"time"
+)
 
 // Errors that every store of published documents returns; callers branch with errors.Is.
 var (
@@ -102,4 +105,26 @@ type Event struct {
 	Removed bool
 	// Revocation is set when the set of revocations changed.
 	Revocation bool
+}
+
+// DataplaneStatus is what a dataplane reports of itself, as JSON, through the store.
+type DataplaneStatus struct {
+	ID      string                `json:"id"`
+	Version string                `json:"version"` // of the binary
+	Started time.Time             `json:"started"`
+	Time    time.Time             `json:"time"` // of this report
+	Hosts   map[HostID]HostStatus `json:"hosts"`
+}
+
+// HostStatus is what a dataplane serves for one host, and what it refused to serve.
+type HostStatus struct {
+	Applied *Version     `json:"applied,omitempty"` // nil: the host is cold
+	Refused *HostRefusal `json:"refused,omitempty"` // nil: the newest document that was read is the applied one
+}
+
+// HostRefusal says why a published document is not served. The last good one, if any, still is.
+type HostRefusal struct {
+	Version Version   `json:"version"`
+	Reason  string    `json:"reason"`
+	Time    time.Time `json:"time"`
 }
