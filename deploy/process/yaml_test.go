@@ -1,6 +1,7 @@
 package process
 
 import (
+	"errors"
 	"strings"
 	"testing"
 	"time"
@@ -21,7 +22,7 @@ type shared struct {
 // loose decodes itself, as the ordered maps of a config do.
 type loose struct{ Inner inner }
 
-func (l *loose) UnmarshalYAML(n *yaml.Node) error { return DecodeNode(n, &l.Inner) }
+func (l *loose) UnmarshalYAML(n *yaml.Node) error { return DecodeNode(n, "own", &l.Inner) }
 
 type outer struct {
 	Shared shared            `yaml:",inline"`
@@ -49,7 +50,7 @@ func TestDecodeYAML(t *testing.T) {
 		"unknown fields at every depth, in order": {
 			doc: "own:\n  wiat: 1s\nlist:\n  - wait: 1s\n  - names: []\n    x: 1\nnope: 1\nptr: {y: 2}\nmap:\n  k: {z: 3}\n",
 			want: []string{
-				"line 2: field wiat not found",
+				"line 2: field wiat not found in own",
 				"line 6: field x not found in list[1]",
 				"line 7: field nope not found",
 				"line 8: field y not found in ptr",
@@ -155,4 +156,26 @@ func FuzzDecodeYAML(f *testing.F) {
 			t.Errorf("yaml refuses what DecodeYAML took: %v", err)
 		}
 	})
+}
+
+func TestLocate(t *testing.T) {
+	doc := "redis: x\nbackends:\n  a.b:\n    url: x\n    tags:\n      - one\n      - {k: v}\nlisten: x\n"
+	err := errors.Join(
+		errors.New("listen: bad"),
+		errors.New("backends.a.b.tags[1].k: bad"),
+		errors.Join(errors.New("backends.a.b.url: bad"), errors.New("backends.a.b.timeouts.idle: negative")),
+		errors.New("line 5: said already"),
+		errors.New("public_url: nowhere"),
+	)
+	want := "public_url: nowhere\nline 3: backends.a.b.timeouts.idle: negative\nline 4: backends.a.b.url: bad\n" +
+		"line 5: said already\nline 7: backends.a.b.tags[1].k: bad\nline 8: listen: bad"
+	if diff := cmp.Diff(want, Locate([]byte(doc), err).Error()); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+	if err := Locate([]byte(doc), nil); err != nil {
+		t.Errorf("no problem became %v", err)
+	}
+	if err := Locate([]byte("a: &a {b: *a}\n"), errors.New("a.b.b: bad")); err == nil || err.Error() != "line 1: a.b.b: bad" {
+		t.Errorf("a document that contains itself: %v", err)
+	}
 }
