@@ -133,11 +133,10 @@ func (s *Store) Status() map[routes.HostID]routes.HostStatus {
 		}
 		var st routes.HostStatus
 		if warm {
-			st.Applied = &h.applied
+			applied := h.applied
+			st.Applied = &applied
 		}
-		if h.refused != nil {
-			st.Refused = h.refused
-		}
+		st.Refused = h.refused // never changed once made
 		out[id] = st
 	}
 	return out
