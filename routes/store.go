@@ -9,6 +9,8 @@ import (
 var (
 	// ErrFenced: the writer's lease was taken over (its epoch is not the fence's any more); nothing was written.
 	ErrFenced = errors.New("fenced: another control plane leads")
+	// ErrStale: the host stands at a higher revision, or at the same one with another digest; nothing of that write was done.
+	ErrStale = errors.New("a newer revision stands in the store")
 	// ErrNotLeader: the lease is held by somebody else, or a newer config_version stands in the store.
 	ErrNotLeader = errors.New("not the leader")
 	// ErrUnknownHost: the leader has published everything and this host is not among it, or it was removed.

@@ -1,0 +1,228 @@
+package redisstore
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/weir-mcp/weir/routes"
+)
+
+// eventsPerRead is how many changes one read takes from the stream at most.
+const eventsPerRead = 1000
+
+// followTimes are the periods of a follower; tests shorten them.
+type followTimes struct {
+	block         time.Duration // one read of the stream waits so long
+	check         time.Duration // between two comparisons with the store's sequence
+	retry, retry2 time.Duration // wait before reconnecting: at first, and at most
+}
+
+func defaultFollowTimes() followTimes {
+	return followTimes{block: 2 * time.Second, check: 30 * time.Second, retry: 50 * time.Millisecond, retry2: 2 * time.Second}
+}
+
+// Follow calls apply with batches of events, in order, from the change stream until ctx ends; then it returns nil. It has a
+// connection of its own and reconnects with backoff. A Reset event comes first, and again whenever something may have been
+// missed: after a reconnect, a gap in the sequence (the stream was trimmed), or data loss. Events after a Reset may repeat what
+// the re-reading already saw.
+//
+// state is told when the store becomes reachable (before the Reset) and when it ceases to be, with the reason; it may be nil.
+// Neither function is called concurrently, and both hold up the stream.
+func (r *Reader) Follow(ctx context.Context, apply func([]routes.Event), state func(reachable bool, err error)) error {
+	if state == nil {
+		state = func(bool, error) {}
+	}
+	reachable, first := false, true
+	wait := r.follow.retry
+	for ctx.Err() == nil {
+		client, err := r.ownConnection()
+		if err != nil {
+			return err
+		}
+		stop := context.AfterFunc(ctx, func() { client.Close() }) // a blocked read heeds nothing else
+		err = r.followOn(ctx, client, apply, func() {
+			r.gate.reached()
+			state(true, nil)
+			reachable, first, wait = true, false, r.follow.retry
+		})
+		stop()
+		client.Close()
+		if ctx.Err() != nil {
+			break
+		}
+		if reachable || first {
+			state(false, err)
+			reachable, first = false, false
+		}
+		sleep(ctx, wait/2+rand.N(wait/2+1))
+		wait = min(2*wait, r.follow.retry2)
+	}
+	return nil
+}
+
+// cursor is how far a follower is.
+type cursor struct {
+	id          string // of the last entry seen
+	incarnation string
+	sequence    uint64
+}
+
+// followOn follows on one connection until it breaks.
+func (r *Reader) followOn(ctx context.Context, c redis.UniversalClient, apply func([]routes.Event), reached func()) error {
+	at, err := r.head(ctx, c)
+	if err != nil {
+		return err
+	}
+	reached()
+	apply([]routes.Event{{Reset: true}})
+	for checked := time.Now(); ; {
+		entries, err := r.next(ctx, c, at.id)
+		if err != nil {
+			return err
+		}
+		if events := at.take(entries); len(events) > 0 {
+			apply(events)
+		}
+		if time.Since(checked) < r.follow.check {
+			continue
+		}
+		checked = time.Now()
+		behind, err := r.behind(ctx, c, &at)
+		if err != nil {
+			return err
+		}
+		if behind {
+			apply([]routes.Event{{Reset: true}})
+		}
+	}
+}
+
+// head finds the newest entry of the stream and the sequence, of one moment.
+func (r *Reader) head(ctx context.Context, c redis.UniversalClient) (cursor, error) {
+	ctx, cancel := context.WithTimeout(ctx, 2*r.gate.timeout) // it dials, too
+	defer cancel()
+	var meta *redis.SliceCmd
+	var last *redis.XMessageSliceCmd
+	_, err := c.TxPipelined(ctx, func(p redis.Pipeliner) error {
+		meta = r.queueMeta(ctx, p)
+		last = p.XRevRangeN(ctx, r.keys.changes(), "+", "-", 1)
+		return nil
+	})
+	if err != nil {
+		return cursor{}, fmt.Errorf("%w: follow: %w", routes.ErrUnavailable, err)
+	}
+	m, err := metaOf(meta)
+	if err != nil {
+		return cursor{}, err
+	}
+	at := cursor{id: "0-0", incarnation: m.Incarnation, sequence: m.Sequence}
+	if entries := last.Val(); len(entries) > 0 {
+		at.id = entries[0].ID
+	}
+	return at, nil
+}
+
+// next waits for entries after id.
+func (r *Reader) next(ctx context.Context, c redis.UniversalClient, id string) ([]redis.XMessage, error) {
+	ctx, cancel := context.WithTimeout(ctx, r.follow.block+2*r.gate.timeout)
+	defer cancel()
+	streams, err := c.XRead(ctx, &redis.XReadArgs{
+		Streams: []string{r.keys.changes(), id}, Count: eventsPerRead, Block: r.follow.block,
+	}).Result()
+	switch {
+	case errors.Is(err, redis.Nil):
+		return nil, nil
+	case err != nil:
+		return nil, fmt.Errorf("%w: follow: %w", routes.ErrUnavailable, err)
+	case len(streams) == 0:
+		return nil, nil
+	}
+	return streams[0].Messages, nil
+}
+
+// take moves the cursor over entries and returns them as events.
+func (at *cursor) take(entries []redis.XMessage) []routes.Event {
+	events := make([]routes.Event, 0, len(entries))
+	for _, entry := range entries {
+		at.id = entry.ID
+		incarnation, _ := entry.Values["incarnation"].(string)
+		sequence, err := number(entry.Values["sequence"])
+		if err != nil || incarnation == "" { // not one of ours; what it meant can only be found by looking
+			events = append(events, routes.Event{Reset: true})
+			continue
+		}
+		if incarnation != at.incarnation || sequence != at.sequence+1 {
+			events = append(events, routes.Event{Reset: true})
+		}
+		at.incarnation, at.sequence = incarnation, sequence
+		if e, ok := hostEvent(entry.Values, incarnation); ok {
+			events = append(events, e)
+		}
+	}
+	return events
+}
+
+// hostEvent reads an entry about a host. Other kinds, also those of later versions, count in the sequence only.
+func hostEvent(values map[string]any, incarnation string) (routes.Event, bool) {
+	if values["kind"] != "host" {
+		return routes.Event{}, false
+	}
+	host, _ := values["host"].(string)
+	epoch, err1 := number(values["epoch"])
+	revision, err2 := number(values["revision"])
+	if host == "" || cmp.Or(err1, err2) != nil {
+		return routes.Event{Reset: true}, true
+	}
+	return routes.Event{
+		Host:    routes.HostID(host),
+		Version: routes.Version{Incarnation: incarnation, Epoch: epoch, Revision: revision},
+		Removed: values["removed"] == "1",
+	}, true
+}
+
+// behind compares the cursor with the store, and moves it to the head if they differ: what the stream can't tell, such as data
+// loss after which the clock went back.
+func (r *Reader) behind(ctx context.Context, c redis.UniversalClient, at *cursor) (bool, error) {
+	head, err := r.head(ctx, c)
+	if err != nil {
+		return false, err
+	}
+	if head.incarnation == at.incarnation && head.sequence == at.sequence {
+		return false, nil
+	}
+	*at = head
+	return true, nil
+}
+
+// ownConnection returns a client with the same way to Redis and one connection, which can be closed to end a blocked read.
+func (r *Reader) ownConnection() (redis.UniversalClient, error) {
+	switch c := r.client.(type) {
+	case *redis.Client:
+		o := *c.Options()
+		o.PoolSize, o.MinIdleConns, o.MaxIdleConns, o.MaxActiveConns, o.MaxConcurrentDials = 1, 0, 0, 0, 0
+		o.MaxRetries, o.ContextTimeoutEnabled, o.PushNotificationProcessor = -1, true, nil
+		return redis.NewClient(&o), nil
+	case *redis.ClusterClient:
+		o := *c.Options()
+		o.PoolSize, o.MinIdleConns, o.MaxIdleConns, o.MaxActiveConns, o.MaxConcurrentDials = 1, 0, 0, 0, 0
+		o.MaxRetries, o.ContextTimeoutEnabled, o.PushNotificationProcessor = -1, true, nil
+		return redis.NewClusterClient(&o), nil
+	}
+	return nil, fmt.Errorf("redisstore: can't follow through a %T", r.client)
+}
+
+// sleep waits for d or until ctx ends.
+func sleep(ctx context.Context, d time.Duration) {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+	case <-ctx.Done():
+	}
+}

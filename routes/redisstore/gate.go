@@ -1,0 +1,144 @@
+package redisstore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/weir-mcp/weir/routes"
+)
+
+const (
+	// failuresToShut is how many operations in a row fail before the others stop waiting.
+	failuresToShut = 3
+	// The prober waits this long before its first and at most before a later try.
+	probeFirst = 50 * time.Millisecond
+	probeMax   = 500 * time.Millisecond
+)
+
+// gate bounds operations. While Redis is away it is shut: operations fail at once, and one prober, which runs only then, opens
+// it when Redis answers. The prober also ends when the client is closed.
+type gate struct {
+	timeout time.Duration
+	observe func(string, time.Duration, error)
+	probe   func(context.Context) error
+
+	mu       sync.Mutex // guards what follows
+	failures int        // in a row
+	cause    error      // why the gate is shut; nil: it is open
+}
+
+func newGate(timeout time.Duration, observe func(string, time.Duration, error), probe func(context.Context) error) *gate {
+	if observe == nil {
+		observe = func(string, time.Duration, error) {}
+	}
+	return &gate{timeout: timeout, observe: observe, probe: probe}
+}
+
+// do runs try, at most twice, each time no longer than the timeout. Its error is the caller's own (context.Canceled), or wraps
+// routes.ErrUnavailable, or is what Redis answered. try returns go-redis's errors and no others, and must be safe to run again.
+func (g *gate) do(ctx context.Context, op string, try func(context.Context) error) error {
+	return g.doFor(ctx, g.timeout, op, try)
+}
+
+// doFor is do with a bound of its own, for what moves more than usual.
+func (g *gate) doFor(ctx context.Context, timeout time.Duration, op string, try func(context.Context) error) error {
+	began := time.Now()
+	err := g.attempt(ctx, timeout, try)
+	if err != nil {
+		err = fmt.Errorf("redis: %s: %w", op, err)
+	}
+	g.observe(op, time.Since(began), err)
+	return err
+}
+
+func (g *gate) attempt(ctx context.Context, timeout time.Duration, try func(context.Context) error) error {
+	if err := context.Cause(ctx); err != nil {
+		return err
+	}
+	if cause := g.shut(); cause != nil {
+		return fmt.Errorf("%w: %w", routes.ErrUnavailable, cause)
+	}
+	var err error
+	for range 2 {
+		bounded, cancel := context.WithTimeout(ctx, timeout)
+		err = try(bounded)
+		cancel()
+		if !isAway(err) {
+			g.reached()
+			return err
+		}
+		if ctx.Err() != nil || errors.Is(err, redis.ErrClosed) {
+			break
+		}
+	}
+	if errors.Is(ctx.Err(), context.Canceled) {
+		return context.Cause(ctx) // the caller left; that says nothing about Redis
+	}
+	g.failed(err)
+	return fmt.Errorf("%w: %w", routes.ErrUnavailable, err)
+}
+
+// shut returns why, or nil.
+func (g *gate) shut() error {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.cause
+}
+
+// reached says that Redis answered; it opens the gate.
+func (g *gate) reached() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.failures, g.cause = 0, nil
+}
+
+func (g *gate) failed(err error) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.failures++; g.failures < failuresToShut || g.cause != nil || errors.Is(err, redis.ErrClosed) {
+		return
+	}
+	g.cause = err
+	go g.probeUntilBack()
+}
+
+func (g *gate) probeUntilBack() {
+	for wait := probeFirst; ; wait = min(2*wait, probeMax) {
+		time.Sleep(wait)
+		if g.shut() == nil { // somebody else got through: the follower's connection is not subject to the gate
+			return
+		}
+		ctx, cancel := context.WithTimeout(context.Background(), g.timeout)
+		err := g.probe(ctx)
+		cancel()
+		if !isAway(err) || errors.Is(err, redis.ErrClosed) {
+			g.reached()
+			return
+		}
+	}
+}
+
+// away are the answers of a Redis that is there but can't serve now.
+var away = [...]string{"LOADING", "CLUSTERDOWN", "MASTERDOWN", "TRYAGAIN", "READONLY", "MISCONF", "NOREPLICAS", "BUSY",
+	"max number of clients"}
+
+// isAway reports whether err means that Redis could not be used, as opposed to an answer.
+func isAway(err error) bool {
+	if err == nil || errors.Is(err, redis.Nil) {
+		return false
+	}
+	if _, answered := errors.AsType[redis.Error](err); !answered {
+		return true
+	}
+	for _, prefix := range away {
+		if redis.HasErrorPrefix(err, prefix) {
+			return true
+		}
+	}
+	return false
+}

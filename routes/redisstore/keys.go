@@ -1,0 +1,98 @@
+package redisstore
+
+import (
+	"errors"
+	"strings"
+
+	"github.com/weir-mcp/weir/routes"
+)
+
+// DefaultPrefix begins every key unless config says otherwise.
+const DefaultPrefix = "weir:"
+
+// Hash tags: keys with the same tag share a slot of Redis Cluster.
+const (
+	tagRoutes = "{routes}:" // all that one change touches
+	tagStatus = "{status}:" // what dataplanes say of themselves
+)
+
+// Role is who uses a key; ACL files are made from it.
+type Role string
+
+// The roles.
+const (
+	RoleControlPlane Role = "control plane"
+	RoleDataplane    Role = "dataplane"
+)
+
+// Key describes one key, or one family of keys, in Redis.
+type Key struct {
+	// Name follows the prefix; a part in <> stands for an id.
+	Name string
+	// Type is the type as Redis names it.
+	Type string
+	// TTL in words; "none" for what must outlive every process.
+	TTL string
+	// Writer is the only role that writes it.
+	Writer Role
+	// Holds says what stands in it.
+	Holds string
+}
+
+// Keys is every key that this package uses, in the order of docs/redis.md, which a test compares with it.
+func Keys() []Key {
+	return []Key{
+		{tagRoutes + "fence", "hash", "none", RoleControlPlane,
+			"incarnation, epoch, sequence, config (the highest config_version that led), complete, released"},
+		{tagRoutes + "lease", "hash", "the lease's, 10 s by default", RoleControlPlane,
+			"owner, epoch, token of the control plane that leads"},
+		{tagRoutes + "index", "hash", "none", RoleControlPlane,
+			"host → incarnation, epoch, revision, sequence, removed (0 or 1), digest; a removed host stays as a tombstone"},
+		{tagRoutes + "host:<host>", "string", "none", RoleControlPlane,
+			"the routing table of a host, JSON"},
+		{tagRoutes + "list:<host>", "string", "none", RoleControlPlane,
+			"what the host's lists contain, JSON"},
+		{tagRoutes + "catalogs", "hash", "none", RoleControlPlane,
+			"backend → digest of its catalog"},
+		{tagRoutes + "catalog:<backend>", "string", "none", RoleControlPlane,
+			"the catalog of a backend, JSON"},
+		{tagRoutes + "changes", "stream", "none; about 10,000 entries", RoleControlPlane,
+			"one entry a change: kind, incarnation, sequence, host, epoch, revision, removed"},
+		{tagStatus + "dataplanes", "zset", "that of its longest member", RoleDataplane,
+			"dataplane → when its status expires, Unix milliseconds"},
+		{tagStatus + "dataplane:<dataplane>", "string", "the dataplane's choice", RoleDataplane,
+			"what a dataplane says of itself, JSON"},
+	}
+}
+
+// keyspace makes keys. Ids come from config and tokens after their grammar was checked, but no id could leave its slot: Redis
+// hashes the first {…} of a key, and that is ours.
+type keyspace struct{ prefix string }
+
+func (k keyspace) fence() string    { return k.prefix + tagRoutes + "fence" }
+func (k keyspace) lease() string    { return k.prefix + tagRoutes + "lease" }
+func (k keyspace) index() string    { return k.prefix + tagRoutes + "index" }
+func (k keyspace) catalogs() string { return k.prefix + tagRoutes + "catalogs" }
+func (k keyspace) changes() string  { return k.prefix + tagRoutes + "changes" }
+
+func (k keyspace) host(id routes.HostID) string { return k.prefix + tagRoutes + "host:" + string(id) }
+func (k keyspace) list(id routes.HostID) string { return k.prefix + tagRoutes + "list:" + string(id) }
+func (k keyspace) catalog(id routes.BackendID) string {
+	return k.prefix + tagRoutes + "catalog:" + string(id)
+}
+
+func (k keyspace) statuses() string { return k.prefix + tagStatus + "dataplanes" }
+func (k keyspace) status(dataplane string) string {
+	return k.prefix + tagStatus + "dataplane:" + dataplane
+}
+
+// checkPrefix refuses what would move keys to other slots or break an ACL file.
+func checkPrefix(prefix string) error {
+	switch {
+	case len(prefix) > 128:
+		return errors.New("over 128 bytes")
+	case strings.ContainsAny(prefix, "{}*?[]\\~% \t\r\n\"'"):
+		return errors.New(`must not contain spaces, quotes or any of {}*?[]\~%`)
+	}
+	return nil
+}
