@@ -48,6 +48,16 @@ type VirtualHost struct {
 	Instructions string          `json:"instructions,omitempty"`
 }
 
+// CheckTemplate reports why a resource template can't be published: it is no RFC 6570 template, too long, without a literal
+// scheme, or it has too many variables.
+func CheckTemplate(template string) error {
+	_, err := parseTemplate(template)
+	return err
+}
+
+// CheckPrefix reports why a literal URI prefix can't be published: it does not begin with a scheme.
+func CheckPrefix(prefix string) error { return checkScheme(prefix) }
+
 // ServiceRoute is where a downstream name leads: one backend, and the name or URI that it knows the thing by.
 type ServiceRoute struct {
 	Backend  BackendID `json:"backend"`
