@@ -2,7 +2,6 @@ package compile
 
 import (
 	"cmp"
-	"slices"
 
 	"github.com/weir-mcp/weir/controlplane/internal/catalog"
 	"github.com/weir-mcp/weir/controlplane/internal/config"
@@ -29,45 +28,66 @@ type Output struct {
 // Compile compiles every host of the config. It is pure: same input, same output, byte for byte. The output shares memory
 // with the input and must be read only as well.
 func Compile(in Input) Output {
+	c := For(in)
 	out := Output{
-		Hosts: make(map[routes.HostID]*routes.VirtualHost, len(in.Config.VirtualHosts)),
-		Lists: make(map[routes.HostID]*routes.HostList, len(in.Config.VirtualHosts)),
-	}
-	known := make(map[routes.BackendID]*config.Backend, len(in.Config.Backends))
-	for i := range in.Config.Backends {
-		known[in.Config.Backends[i].ID] = &in.Config.Backends[i]
-	}
-	for i := range in.Config.Backends {
-		b := &in.Config.Backends[i]
-		out.Problems = append(out.Problems, backendProblems(b, in.Catalogs[b.ID])...)
+		Hosts:    make(map[routes.HostID]*routes.VirtualHost, len(in.Config.VirtualHosts)),
+		Lists:    make(map[routes.HostID]*routes.HostList, len(in.Config.VirtualHosts)),
+		Problems: c.Backends(),
 	}
 	for i := range in.Config.VirtualHosts {
-		vh := &in.Config.VirtualHosts[i]
-		c := hostCompiler{
-			in: &in, host: vh, known: known,
-			prev: cmp.Or(in.Previous[vh.ID], &routes.VirtualHost{}),
-		}
-		doc, list := c.compile()
-		out.Hosts[vh.ID], out.Lists[vh.ID] = doc, list
-		out.Problems = append(out.Problems, c.problems...)
+		host := &in.Config.VirtualHosts[i]
+		h := c.Host(host)
+		out.Hosts[host.ID], out.Lists[host.ID] = h.Document, h.List
+		out.Problems = append(out.Problems, h.Problems...)
 	}
 	return out
 }
 
-// Whole reports whether every backend that vh names was heard of: by a catalog, or by the routes that stand published. Until
-// then a first document of the host would lack names for no fault of theirs.
-func Whole(in Input, vh *config.VirtualHost) bool {
-	prev := in.Previous[vh.ID]
-	return !slices.ContainsFunc(vh.Backends, func(hb config.HostBackend) bool {
-		if in.Catalogs[hb.Name] != nil {
-			return false
-		}
-		if prev == nil {
-			return true
-		}
-		_, stands := prev.Backends[hb.Name]
-		return !stands
-	})
+// Compiler compiles one input host by host: what it says of a host depends on the config, the catalogs of the host's own
+// backends and the host's own previous document, so that a caller may keep it while these stay the same.
+type Compiler struct {
+	in    Input
+	known map[routes.BackendID]*config.Backend
+}
+
+// For prepares to compile in.
+func For(in Input) *Compiler {
+	c := &Compiler{in: in, known: make(map[routes.BackendID]*config.Backend, len(in.Config.Backends))}
+	for i := range in.Config.Backends {
+		c.known[in.Config.Backends[i].ID] = &in.Config.Backends[i]
+	}
+	return c
+}
+
+// Backends returns the problems of the backends as such, however many hosts use them.
+func (c *Compiler) Backends() []Problem {
+	var out []Problem
+	for i := range c.in.Config.Backends {
+		b := &c.in.Config.Backends[i]
+		out = append(out, backendProblems(b.ID, c.in.Catalogs[b.ID])...)
+	}
+	return out
+}
+
+// Host is one compiled host.
+type Host struct {
+	Document *routes.VirtualHost
+	List     *routes.HostList
+	Problems []Problem
+	// Whole: every backend that the config names was heard of, by a catalog or by the routes that stand published. Until then
+	// names are missing for no fault of theirs.
+	Whole bool
+}
+
+// Host compiles one host of the config.
+func (c *Compiler) Host(host *config.VirtualHost) Host {
+	h := hostCompiler{
+		in: &c.in, host: host, known: c.known,
+		prev:  cmp.Or(c.in.Previous[host.ID], &routes.VirtualHost{}),
+		whole: true,
+	}
+	doc, list := h.compile()
+	return Host{doc, list, h.problems, h.whole}
 }
 
 // hostCompiler compiles one host.
@@ -77,10 +97,11 @@ type hostCompiler struct {
 	known    map[routes.BackendID]*config.Backend
 	prev     *routes.VirtualHost // never nil
 	problems []Problem
+	whole    bool
 }
 
 func (c *hostCompiler) problem(code string, backend routes.BackendID, subject, text string) {
-	c.problems = append(c.problems, Problem{Code: code, Host: c.host.ID, Backend: backend, Subject: subject, Text: text})
+	c.problems = appendProblem(c.problems, Problem{Code: code, Host: c.host.ID, Backend: backend, Subject: subject, Text: text})
 }
 
 func (c *hostCompiler) compile() (*routes.VirtualHost, *routes.HostList) {
@@ -98,7 +119,7 @@ func (c *hostCompiler) compile() (*routes.VirtualHost, *routes.HostList) {
 
 	tools := c.settle(kindTool, c.offers(kindTool, members), c.prev.Tools)
 	prompts := c.settle(kindPrompt, c.offers(kindPrompt, members), c.prev.Prompts)
-	resources := c.settle(kindResource, c.checkURIs(c.offers(kindResource, members)), c.prev.Resources)
+	resources := c.settle(kindResource, c.offers(kindResource, members), c.prev.Resources)
 	templates := c.settle(kindTemplate, c.checkTemplates(c.offers(kindTemplate, members)), c.prev.ResourceTemplates)
 	prefixes := c.settle(kindPrefix, c.prefixOffers(members), c.prev.ResourcePrefixes)
 	templates = c.limitTemplates(templates)

@@ -23,6 +23,7 @@ func (c *hostCompiler) members() []member {
 		conf := c.known[use.Name]
 		if conf == nil {
 			c.problem(CodeBackendUndefined, use.Name, "", "no config and no discovery source defines this backend")
+			c.whole = false
 			continue
 		}
 		if conf.Stdio != nil {
@@ -37,6 +38,7 @@ func (c *hostCompiler) members() []member {
 			prev, stands := c.prev.Backends[use.Name]
 			if !stands {
 				c.problem(CodeBackendUnheard, use.Name, "", "the backend has never answered; nothing of it is published yet")
+				c.whole = false
 				continue
 			}
 			c.problem(CodeBackendUnheard, use.Name, "", "no catalog of this backend is known; what stands published stays")
@@ -85,7 +87,7 @@ func (c *hostCompiler) toolSchemas(m *member, tools []offer) map[string]json.Raw
 			continue
 		}
 		schema := objectOf(o.item.Raw)["inputSchema"]
-		if schema == nil {
+		if objectOf(schema) == nil {
 			continue
 		}
 		if out == nil {

@@ -20,9 +20,6 @@ const (
 	kindPrefix   kind = "resource prefix"
 )
 
-// maxURI bounds a resource's URI and a template, in bytes.
-const maxURI = 2048
-
 // offer is one item that a backend puts up under a downstream name (or URI, template, prefix).
 type offer struct {
 	name     string

@@ -4,7 +4,6 @@ import (
 	"fmt"
 
 	"github.com/weir-mcp/weir/controlplane/internal/catalog"
-	"github.com/weir-mcp/weir/controlplane/internal/config"
 	"github.com/weir-mcp/weir/routes"
 )
 
@@ -28,10 +27,10 @@ const (
 	CodeNameTaken         = "name_taken"
 	CodeURITaken          = "uri_taken"
 	CodeAliasUnused       = "alias_unused"
-	CodeURIRefused        = "uri_refused"
 	CodeTemplateRefused   = "template_refused"
 	CodeTooManyTemplates  = "too_many_templates"
 	CodeInstructionsCut   = "instructions_cut"
+	CodeMoreProblems      = "more_problems"
 	CodeBackendDown       = "backend_down"
 	CodeConfigWarning     = "config_warning"
 	CodeConfigNotReloaded = "config_not_reloaded"
@@ -39,28 +38,42 @@ const (
 	CodeNotPublished      = "not_published"
 )
 
-// backendProblems are the faults of a backend as such: they are reported once, however many hosts use it.
-func backendProblems(b *config.Backend, cat *catalog.Catalog) []Problem {
-	var out []Problem
-	add := func(code, subject, text string) {
-		out = append(out, Problem{Code: code, Backend: b.ID, Subject: subject, Text: text})
+// maxProblems bounds the problems of one backend, and of one host: a backend may list any number of bad items.
+const maxProblems = 1000
+
+// appendProblem keeps the first 1,000 problems, and says that there are more.
+func appendProblem(list []Problem, p Problem) []Problem {
+	switch {
+	case len(list) < maxProblems:
+		return append(list, p)
+	case len(list) == maxProblems:
+		return append(list, Problem{Code: CodeMoreProblems, Host: p.Host, Backend: p.Backend, Text: "there are more problems than are shown"})
 	}
+	return list
+}
+
+// backendProblems are the faults of what a backend lists; none while it was never heard of.
+func backendProblems(id routes.BackendID, cat *catalog.Catalog) []Problem {
 	if cat == nil {
 		return nil
+	}
+	var out []Problem
+	add := func(code, subject, format string, args ...any) {
+		out = appendProblem(out, Problem{Code: code, Backend: id, Subject: subject, Text: fmt.Sprintf(format, args...)})
 	}
 	for _, k := range []kind{kindTool, kindPrompt, kindResource, kindTemplate} {
 		list := anyList(cat, k)
 		if list.Stale {
-			add(CodeListStale, string(k), fmt.Sprintf("the list of %ss could not be read; the last good one is served: %s", k, list.Reason))
+			add(CodeListStale, string(k), "the list of %ss could not be read, so that the last good one is served: %s", k, list.Reason)
 		}
 		seen := make(map[string]bool, len(list.Items))
 		for i := range list.Items {
 			item := &list.Items[i]
 			switch {
 			case item.Reject != "":
-				add(CodeItemRejected, item.Name, fmt.Sprintf("the %s is not published: %s", k, item.Reject))
+				add(CodeItemRejected, item.Name, "the %s is not published: %s", k, item.Reject)
 			case seen[item.Name]:
-				add(CodeItemDuplicate, item.Name, fmt.Sprintf("the backend lists this %s more than once; the first one is published", k))
+				add(CodeItemDuplicate, item.Name, "the backend lists this %s more than once; the first one is published", k)
 			default:
 				seen[item.Name] = true
 			}

@@ -2,72 +2,23 @@ package compile
 
 import (
 	"fmt"
-	"regexp"
-	"slices"
 	"strings"
 
 	"github.com/weir-mcp/weir/controlplane/internal/config"
+	"github.com/weir-mcp/weir/routes"
 )
-
-// Bounds of CONTRACT, "templates".
-const (
-	maxTemplateVariables = 8
-	maxTemplates         = 1000 // a host
-)
-
-// literalScheme is a URI scheme (RFC 3986 § 3.1) before the first expression of a template.
-var literalScheme = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9+.-]*:`)
-
-// checkURIs leaves out the resources whose URI is too long to be looked up, each with a problem.
-func (c *hostCompiler) checkURIs(offers []offer) []offer {
-	return slices.DeleteFunc(offers, func(o offer) bool {
-		if len(o.upstream) <= maxURI {
-			return false
-		}
-		c.problem(CodeURIRefused, o.backend, o.upstream[:maxURI], fmt.Sprintf("the resource is not published: its URI is longer than %d bytes", maxURI))
-		return true
-	})
-}
 
 // checkTemplates leaves out the templates that no look-up could serve, each with a problem.
 func (c *hostCompiler) checkTemplates(offers []offer) []offer {
 	var out []offer
 	for _, o := range offers {
-		if fault := templateFault(o.upstream); fault != "" {
-			c.problem(CodeTemplateRefused, o.backend, o.upstream, "the template is not published: "+fault)
+		if err := routes.CheckTemplate(o.upstream); err != nil {
+			c.problem(CodeTemplateRefused, o.backend, o.upstream, "the template is not published: "+err.Error())
 			continue
 		}
 		out = append(out, o)
 	}
 	return out
-}
-
-// templateFault says why a template can't be published; empty: it can.
-func templateFault(template string) string {
-	if len(template) > maxURI {
-		return fmt.Sprintf("it is longer than %d bytes", maxURI)
-	}
-	if !literalScheme.MatchString(literalPrefix(template)) {
-		return "it has no literal scheme, so that it could stand for any other backend's URI"
-	}
-	if n := templateVariables(template); n > maxTemplateVariables {
-		return fmt.Sprintf("it has %d variables, at most %d are served", n, maxTemplateVariables)
-	}
-	return ""
-}
-
-// templateVariables counts the variables of every expression.
-func templateVariables(template string) int {
-	n := 0
-	for rest := template; ; {
-		_, after, found := strings.Cut(rest, "{")
-		if !found {
-			return n
-		}
-		expr, tail, _ := strings.Cut(after, "}")
-		n += strings.Count(expr, ",") + 1
-		rest = tail
-	}
 }
 
 // literalPrefix is what stands before the first expression.
@@ -78,16 +29,16 @@ func literalPrefix(template string) string {
 
 // limitTemplates keeps at most 1,000 templates of a host: those that stand published first, then in order.
 func (c *hostCompiler) limitTemplates(offers []offer) []offer {
-	if len(offers) <= maxTemplates {
+	if len(offers) <= routes.MaxTemplates {
 		return offers
 	}
-	room := maxTemplates
+	room := routes.MaxTemplates
 	for i := range offers {
 		if holds(c.prev.ResourceTemplates, &offers[i]) {
 			room--
 		}
 	}
-	out := make([]offer, 0, maxTemplates)
+	out := make([]offer, 0, routes.MaxTemplates)
 	for i := range offers {
 		if !holds(c.prev.ResourceTemplates, &offers[i]) {
 			if room <= 0 {
@@ -98,7 +49,7 @@ func (c *hostCompiler) limitTemplates(offers []offer) []offer {
 		out = append(out, offers[i])
 	}
 	c.problem(CodeTooManyTemplates, "", "", fmt.Sprintf("%d resource templates are not published: a host has at most %d",
-		len(offers)-len(out), maxTemplates))
+		len(offers)-len(out), routes.MaxTemplates))
 	return out
 }
 
@@ -114,17 +65,30 @@ func templateAllowed(f config.ResourceFilter, template string) bool {
 	if len(f.Allow) == 0 {
 		return true
 	}
-	begin := literalPrefix(template)
+	begin := plain(literalPrefix(template))
 	for _, g := range f.Allow {
 		glob := g.String()
 		if i := strings.IndexAny(glob, "*?"); i >= 0 {
 			glob = glob[:i]
 		}
+		glob = plain(glob)
 		if strings.HasPrefix(glob, begin) || strings.HasPrefix(begin, glob) {
 			return true
 		}
 	}
 	return false
+}
+
+// plain is the beginning of s in which no byte could be percent-encoded in one spelling and literal in another.
+func plain(s string) string {
+	for i := range len(s) {
+		c := s[i]
+		letter := c|0x20 >= 'a' && c|0x20 <= 'z'
+		if !letter && (c < '0' || c > '9') && strings.IndexByte("-._~:/?#[]@$&+,;=", c) < 0 {
+			return s[:i]
+		}
+	}
+	return s
 }
 
 // prefixOffers are the literal prefixes that the config opens for URIs that nobody lists.
@@ -134,10 +98,15 @@ func (c *hostCompiler) prefixOffers(members []member) []offer {
 		m := &members[i]
 		seen := make(map[string]bool)
 		for _, p := range m.use.Resources.Prefixes {
-			if !seen[p] {
-				out = append(out, offer{name: p, backend: m.use.Name, upstream: p})
+			if seen[p] {
+				continue
 			}
 			seen[p] = true
+			if err := routes.CheckPrefix(p); err != nil {
+				c.problem(CodeTemplateRefused, m.use.Name, p, "the resource prefix is not published: "+err.Error())
+				continue
+			}
+			out = append(out, offer{name: p, backend: m.use.Name, upstream: p})
 		}
 	}
 	return out
