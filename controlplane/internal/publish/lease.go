@@ -1,0 +1,125 @@
+package publish
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"time"
+
+	"go.uber.org/zap"
+
+	"github.com/weir-mcp/weir/routes"
+)
+
+// Reasons why a term ends, besides what the store says.
+var (
+	errConfigVersion = errors.New("config_version changed")
+	errExpired       = errors.New("lease not renewed in time")
+)
+
+// term is one leadership, from Acquire until it is lost.
+type term struct {
+	lease routes.Lease
+	end   context.CancelCauseFunc // ends the term; the first cause counts
+}
+
+// campaign tries to lead until ctx ends.
+func (c *Controller) campaign(ctx context.Context) error {
+	for {
+		lease, err := c.o.Leases.Acquire(ctx, c.o.Owner, c.o.LeaseTTL, c.config.Load().ConfigVersion)
+		switch {
+		case err == nil:
+			c.lead(ctx, lease)
+			if ctx.Err() != nil {
+				return nil
+			}
+			// Lost data and a lost lease look alike; who lost it waits a moment, so that replicas don't race in step.
+			err = pause(ctx, jitter(c.o.Campaign/4))
+		case errors.Is(err, routes.ErrNotLeader):
+			c.log.Debug("somebody else leads", zap.Error(err))
+			err = pause(ctx, jitter(c.o.Campaign))
+		default:
+			if ctx.Err() == nil {
+				c.log.Warn("lease not taken", zap.Error(err))
+			}
+			err = pause(ctx, jitter(c.o.Campaign))
+		}
+		if err != nil {
+			return nil
+		}
+	}
+}
+
+// lead holds the lease until it is lost or ctx ends.
+func (c *Controller) lead(ctx context.Context, lease routes.Lease) {
+	log := c.log.With(zap.String("incarnation", lease.Incarnation), zap.Uint64("epoch", lease.Epoch))
+	termCtx, end := context.WithCancelCause(ctx)
+	defer end(nil)
+	c.term.Store(&term{lease: lease, end: end})
+	c.metrics.leading.Set(1)
+	log.Info("leading")
+	c.Notify()
+
+	c.renew(termCtx, end, lease)
+
+	c.term.Store(nil)
+	c.metrics.leading.Set(0)
+	c.Notify() // the follower's state takes over
+	cause := context.Cause(termCtx)
+	if ctx.Err() == nil {
+		log.Warn("not leading any more", zap.Error(cause))
+	}
+	if errors.Is(cause, routes.ErrFenced) {
+		return // not ours to give back
+	}
+	bounded, cancel := context.WithTimeout(context.WithoutCancel(ctx), 2*time.Second)
+	defer cancel()
+	if err := c.o.Leases.Release(bounded, lease); err != nil && !errors.Is(err, routes.ErrFenced) {
+		log.Warn("lease not given back; it runs out", zap.Error(err))
+	}
+}
+
+// renew keeps the lease alive and returns when the term is over.
+func (c *Controller) renew(ctx context.Context, end context.CancelCauseFunc, lease routes.Lease) {
+	renewed := time.Now()
+	next := c.o.Renew
+	for {
+		if pause(ctx, next) != nil {
+			return
+		}
+		asked := time.Now()
+		switch err := c.o.Leases.Renew(ctx, lease, c.o.LeaseTTL); {
+		case err == nil:
+			renewed, next = asked, c.o.Renew
+		case ctx.Err() != nil:
+			return
+		case errors.Is(err, routes.ErrFenced), errors.Is(err, routes.ErrNotLeader):
+			end(err)
+			return
+		default:
+			c.log.Warn("lease not renewed", zap.Error(err))
+			if time.Since(renewed) > c.o.LeaseTTL {
+				end(errExpired)
+				return
+			}
+			next = jitter(c.o.Renew / 3)
+		}
+	}
+}
+
+// pause waits; an error says that ctx ended.
+func pause(ctx context.Context, d time.Duration) error {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-timer.C:
+		return nil
+	}
+}
+
+// jitter is d, give or take a quarter.
+func jitter(d time.Duration) time.Duration {
+	return d - d/4 + rand.N(d/2+1)
+}

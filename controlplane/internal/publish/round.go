@@ -1,0 +1,273 @@
+package publish
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"go.uber.org/zap"
+
+	"github.com/weir-mcp/weir/controlplane/internal/catalog"
+	"github.com/weir-mcp/weir/controlplane/internal/compile"
+	"github.com/weir-mcp/weir/controlplane/internal/config"
+	"github.com/weir-mcp/weir/routes"
+)
+
+// compiled is a host as it came out of the compiler, and what went in.
+type compiled struct {
+	from   *config.VirtualHost
+	conf   *config.Config
+	prev   *routes.VirtualHost
+	used   []*catalog.Catalog // of the host's backends, in order
+	host   compile.Host
+	digest string // empty while not computed
+	fault  error  // why the document must not be published
+}
+
+// round compiles and, when this replica leads, brings the store in step. An error asks for another round.
+func (c *Controller) round(ctx context.Context) error {
+	state := State{}
+	err := c.compileAndPublish(ctx, &state)
+	if err != nil && ctx.Err() != nil {
+		return nil
+	}
+	if state.Error = err; err != nil {
+		c.log.Warn("round not finished, will be repeated", zap.Error(err))
+		state.Problems = append(state.Problems, compile.Problem{Code: compile.CodeNotPublished, Text: "the store is behind: " + err.Error()})
+	}
+	c.metrics.rounds.WithLabelValues(outcome(err)).Inc()
+	c.metrics.problems.Set(float64(len(state.Problems)))
+	c.state.Store(&state)
+	return err
+}
+
+func outcome(err error) string {
+	switch {
+	case err == nil:
+		return "ok"
+	case errors.Is(err, routes.ErrFenced):
+		return "fenced"
+	}
+	return "failed"
+}
+
+func (c *Controller) compileAndPublish(ctx context.Context, state *State) error {
+	t := c.term.Load()
+	if t == nil {
+		c.standing = nil
+		c.compile(c.o.Warm(), state)
+		return nil
+	}
+	state.Leading, state.Epoch = true, t.lease.Epoch
+	if c.standing == nil || c.standing.lease != t.lease {
+		st, err := c.load(ctx, t.lease)
+		if err != nil {
+			c.compile(c.o.Warm(), state)
+			return err
+		}
+		c.standing = st
+	}
+	conf := c.compile(c.standing.previous(), state)
+	start := time.Now()
+	err := c.write(ctx, conf)
+	if err != nil {
+		c.standing = nil // what of it was written is not known
+		if errors.Is(err, routes.ErrFenced) {
+			t.end(err)
+		}
+		return err
+	}
+	c.metrics.duration.Observe(time.Since(start).Seconds())
+	return nil
+}
+
+// compile compiles every host whose inputs changed since the last time.
+func (c *Controller) compile(previous map[routes.HostID]*routes.VirtualHost, state *State) *config.Config {
+	start := time.Now()
+	conf := c.config.Load()
+	catalogs, healths := c.o.Source.Snapshot()
+	in := compile.Input{Config: conf, Catalogs: catalogs, Previous: previous, ServerVersion: c.o.ServerVersion}
+	compiler := compile.For(in)
+	state.Problems = append(state.Problems, downProblems(conf, healths)...)
+	state.Problems = append(state.Problems, compiler.Backends()...)
+
+	kept := c.compiled
+	c.compiled = make(map[routes.HostID]*compiled, len(conf.VirtualHosts))
+	for i := range conf.VirtualHosts {
+		vh := &conf.VirtualHosts[i]
+		next := &compiled{from: vh, conf: conf, prev: previous[vh.ID], used: usedCatalogs(vh, catalogs)}
+		if old := kept[vh.ID]; old != nil && old.sameInput(next) {
+			next = old
+		} else {
+			next.host = compiler.Host(vh)
+			if next.fault = next.host.Document.Validate(); next.fault == nil {
+				next.digest, next.fault = contentDigest(next.host.Document, next.host.List)
+			}
+		}
+		c.compiled[vh.ID] = next
+		state.Problems = append(state.Problems, next.host.Problems...)
+		if next.fault != nil {
+			state.Problems = append(state.Problems, compile.Problem{Code: compile.CodeDocumentInvalid, Host: vh.ID,
+				Text: "the host is not published anew: " + next.fault.Error()})
+		}
+	}
+	c.metrics.compile.Observe(time.Since(start).Seconds())
+	return conf
+}
+
+func (a *compiled) sameInput(b *compiled) bool {
+	return a.from == b.from && a.conf == b.conf && a.prev == b.prev && slices.Equal(a.used, b.used)
+}
+
+func usedCatalogs(vh *config.VirtualHost, catalogs map[routes.BackendID]*catalog.Catalog) []*catalog.Catalog {
+	used := make([]*catalog.Catalog, len(vh.Backends))
+	for i, b := range vh.Backends {
+		used[i] = catalogs[b.Name]
+	}
+	return used
+}
+
+// downProblems are the backends that did not answer when they were last asked.
+func downProblems(conf *config.Config, healths map[routes.BackendID]catalog.Health) []compile.Problem {
+	var out []compile.Problem
+	for _, b := range conf.Backends {
+		if h, ok := healths[b.ID]; ok && !h.Up && !h.Checked.IsZero() {
+			out = append(out, compile.Problem{Code: compile.CodeBackendDown, Backend: b.ID, Text: h.LastError})
+		}
+	}
+	return out
+}
+
+// write brings the store in step with what was compiled: catalogs, then the hosts that refer to them, then removals.
+func (c *Controller) write(ctx context.Context, conf *config.Config) error {
+	if err := c.writeCatalogs(ctx, conf); err != nil {
+		return fmt.Errorf("publish catalogs: %w", err)
+	}
+	if err := c.writeHosts(ctx, conf); err != nil {
+		return fmt.Errorf("publish hosts: %w", err)
+	}
+	if err := c.removeCatalogs(ctx, conf); err != nil {
+		return fmt.Errorf("remove catalogs: %w", err)
+	}
+	if c.settled && !c.standing.complete {
+		if err := c.o.Documents.MarkComplete(ctx, c.standing.lease); err != nil {
+			return fmt.Errorf("mark complete: %w", err)
+		}
+		c.standing.complete = true
+		c.completeOnce.Do(func() { close(c.complete) })
+		c.log.Info("everything is published", zap.Int("hosts", len(conf.VirtualHosts)))
+	}
+	return nil
+}
+
+func (c *Controller) writeCatalogs(ctx context.Context, conf *config.Config) error {
+	catalogs, _ := c.o.Source.Snapshot()
+	var b routes.Batch
+	for _, backend := range conf.Backends {
+		cat := catalogs[backend.ID]
+		if cat == nil {
+			continue
+		}
+		digest, err := c.catalogDigest(cat)
+		if err != nil {
+			return fmt.Errorf("backend %q: %w", backend.ID, err)
+		}
+		if c.standing.catalogs[backend.ID] == digest {
+			continue
+		}
+		doc, err := catalog.Encode(cat)
+		if err != nil {
+			return fmt.Errorf("backend %q: %w", backend.ID, err)
+		}
+		b.Catalogs = append(b.Catalogs, routes.CatalogChange{Backend: backend.ID, Digest: digest, Document: doc})
+	}
+	if len(b.Catalogs) == 0 {
+		return nil
+	}
+	if err := c.o.Documents.Publish(ctx, c.standing.lease, b); err != nil {
+		return err
+	}
+	for _, change := range b.Catalogs {
+		c.standing.catalogs[change.Backend] = change.Digest
+	}
+	return nil
+}
+
+// writeHosts publishes the hosts that differ from what stands, and a tombstone for each that the config has no more. Before
+// discovery had its first round, a host with a backend never heard of is held back: it would be published without its names.
+func (c *Controller) writeHosts(ctx context.Context, conf *config.Config) error {
+	lease := c.standing.lease
+	var b routes.Batch
+	written := make(map[routes.HostID]*standingHost)
+	keep := make(map[routes.HostID]bool, len(conf.VirtualHosts))
+	for i := range conf.VirtualHosts {
+		id := conf.VirtualHosts[i].ID
+		keep[id] = true
+		next, stands := c.compiled[id], c.standing.hosts[id]
+		if next.fault != nil || (!next.host.Whole && !c.settled) {
+			continue
+		}
+		if stands == nil {
+			stands = &standingHost{}
+		}
+		if stands.here && !stands.removed && stands.digest == next.digest {
+			continue
+		}
+		doc := *next.host.Document
+		doc.Incarnation, doc.Epoch, doc.Revision = lease.Incarnation, lease.Epoch, stands.revision+1
+		change := routes.HostChange{ID: id, Revision: doc.Revision, Digest: next.digest}
+		var err error
+		if change.Document, err = routes.EncodeHost(&doc); err != nil {
+			return err
+		}
+		if change.List, err = routes.EncodeList(next.host.List); err != nil {
+			return err
+		}
+		b.Hosts = append(b.Hosts, change)
+		written[id] = &standingHost{doc: &doc, digest: next.digest, revision: doc.Revision, here: true}
+	}
+	for _, id := range surplus(c.standing.hosts, keep) {
+		stands := c.standing.hosts[id]
+		if stands.removed && stands.here {
+			continue
+		}
+		b.Hosts = append(b.Hosts, routes.HostChange{ID: id, Revision: stands.revision + 1})
+		written[id] = &standingHost{revision: stands.revision + 1, here: true, removed: true}
+	}
+	if len(b.Hosts) == 0 {
+		return nil
+	}
+	if err := c.o.Documents.Publish(ctx, lease, b); err != nil {
+		return err
+	}
+	for id, h := range written {
+		c.standing.hosts[id] = h
+	}
+	c.metrics.published.Add(float64(len(b.Hosts)))
+	c.log.Info("published", zap.Int("hosts", len(b.Hosts)))
+	return nil
+}
+
+// removeCatalogs drops catalogs of backends that the config has no more; no host refers to them now.
+func (c *Controller) removeCatalogs(ctx context.Context, conf *config.Config) error {
+	keep := make(map[routes.BackendID]bool, len(conf.Backends))
+	for _, backend := range conf.Backends {
+		keep[backend.ID] = true
+	}
+	var b routes.Batch
+	for _, id := range surplus(c.standing.catalogs, keep) {
+		b.Catalogs = append(b.Catalogs, routes.CatalogChange{Backend: id})
+	}
+	if len(b.Catalogs) == 0 {
+		return nil
+	}
+	if err := c.o.Documents.Publish(ctx, c.standing.lease, b); err != nil {
+		return err
+	}
+	for _, change := range b.Catalogs {
+		delete(c.standing.catalogs, change.Backend)
+	}
+	return nil
+}
