@@ -42,6 +42,10 @@ staticcheck: ## staticcheck, at the version that go.mod pins
 race: ## every test under the race detector
 	$(GO) test -race ./...
 
+.PHONY: conformance
+conformance: build ## the official MCP conformance suite, direct and through Weir, and the difference (needs node and npm)
+	$(GO) run ./deploy/conformance $(ARGS)
+
 .PHONY: golden
 golden: ## rewrite the golden files
 	$(GO) test ./routes ./controlplane/internal/compile -update
