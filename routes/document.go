@@ -48,16 +48,6 @@ type VirtualHost struct {
 	Instructions string          `json:"instructions,omitempty"`
 }
 
-// CheckTemplate reports why a resource template can't be published: it is no RFC 6570 template, too long, without a literal
-// scheme, or it has too many variables.
-func CheckTemplate(template string) error {
-	_, err := parseTemplate(template)
-	return err
-}
-
-// CheckPrefix reports why a literal URI prefix can't be published: it does not begin with a scheme.
-func CheckPrefix(prefix string) error { return checkScheme(prefix) }
-
 // ServiceRoute is where a downstream name leads: one backend, and the name or URI that it knows the thing by.
 type ServiceRoute struct {
 	Backend  BackendID `json:"backend"`
@@ -168,6 +158,8 @@ type HostList struct {
 	Prompts           []ListEntry `json:"prompts,omitempty"`
 	Resources         []ListEntry `json:"resources,omitempty"`
 	ResourceTemplates []ListEntry `json:"resourceTemplates,omitempty"`
+	// Missing names the host's backends that have never answered, so that the lists lack their items.
+	Missing []BackendID `json:"missing,omitempty"`
 }
 
 // ListEntry is one item of a list: its downstream name (or URI, or template), and where its definition stands.
