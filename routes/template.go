@@ -30,6 +30,16 @@ type template struct {
 	names map[string]bool
 }
 
+// CheckTemplate reports why a resource template can't be published: it is no RFC 6570 template, too long, without a literal
+// scheme, or it has too many variables.
+func CheckTemplate(template string) error {
+	_, err := parseTemplate(template)
+	return err
+}
+
+// CheckPrefix reports why a literal URI prefix can't be published: it does not begin with a scheme.
+func CheckPrefix(prefix string) error { return checkScheme(prefix) }
+
 // parseTemplate parses s and checks the bounds; each error is complete without s.
 func parseTemplate(s string) (*template, error) {
 	if len(s) > MaxUnlistedURI {

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"net/url"
 	"slices"
 	"strings"
@@ -29,48 +30,49 @@ func (vh *VirtualHost) Validate() error {
 		f.add("id", "%q is not a valid id", vh.ID)
 	}
 	vh.checkOrder(f)
-	eachSorted(f, "backends", vh.Backends, checkBackend)
-
-	route := func(f *faults, path, name string, r ServiceRoute) {
-		if name == "" {
-			f.add(path, "empty name")
-		}
-		if _, ok := vh.Backends[r.Backend]; !ok {
-			f.add(path+".backend", "no backend %q", r.Backend)
-		}
-		if r.Upstream == "" {
-			f.add(path+".upstream", "empty")
-		}
-	}
-	uri := func(f *faults, path, name string, r ServiceRoute) {
-		route(f, path, name, r)
-		if r.Upstream != "" && r.Upstream != name {
-			f.add(path+".upstream", "%q differs: URIs are never rewritten", r.Upstream)
-		}
-	}
-	eachSorted(f, "tools", vh.Tools, route)
-	eachSorted(f, "prompts", vh.Prompts, route)
-	eachSorted(f, "resources", vh.Resources, uri)
+	checkEach(f, "backends", vh.Backends, checkBackend)
+	checkEach(f, "tools", vh.Tools, vh.checkRoute)
+	checkEach(f, "prompts", vh.Prompts, vh.checkRoute)
+	checkEach(f, "resources", vh.Resources, vh.checkURIRoute)
 	if n := len(vh.ResourceTemplates); n > MaxTemplates {
 		f.add("resourceTemplates", "%d templates are over %d", n, MaxTemplates)
 	}
-	eachSorted(f, "resourceTemplates", vh.ResourceTemplates, func(f *faults, path, name string, r ServiceRoute) {
-		uri(f, path, name, r)
-		if _, err := parseTemplate(name); err != nil {
-			f.add(path, "%v", err)
+	checkEach(f, "resourceTemplates", vh.ResourceTemplates, func(f *faults, source string, r ServiceRoute) {
+		vh.checkURIRoute(f, source, r)
+		if _, err := parseTemplate(source); err != nil {
+			f.add("", "%v", err)
 		}
 	})
-	eachSorted(f, "resourcePrefixes", vh.ResourcePrefixes, func(f *faults, path, name string, r ServiceRoute) {
-		uri(f, path, name, r)
-		if err := checkScheme(name); err != nil {
-			f.add(path, "%v", err)
+	checkEach(f, "resourcePrefixes", vh.ResourcePrefixes, func(f *faults, prefix string, r ServiceRoute) {
+		vh.checkURIRoute(f, prefix, r)
+		if err := checkScheme(prefix); err != nil {
+			f.add("", "%v", err)
 		}
 	})
 	vh.Tasks.check(f)
 	checkPlugins(f, vh.Plugins)
 	checkObject(f, "capabilities", vh.Capabilities)
 	checkObject(f, "serverInfo", vh.ServerInfo)
-	return errors.Join(f.list...)
+	return f.join()
+}
+
+func (vh *VirtualHost) checkRoute(f *faults, name string, r ServiceRoute) {
+	if name == "" {
+		f.add("", "empty name")
+	}
+	if _, ok := vh.Backends[r.Backend]; !ok {
+		f.add(".backend", "no backend %q", r.Backend)
+	}
+	if r.Upstream == "" {
+		f.add(".upstream", "empty")
+	}
+}
+
+func (vh *VirtualHost) checkURIRoute(f *faults, uri string, r ServiceRoute) {
+	vh.checkRoute(f, uri, r)
+	if r.Upstream != "" && r.Upstream != uri {
+		f.add(".upstream", "%q differs: URIs are never rewritten", r.Upstream)
+	}
 }
 
 func (vh *VirtualHost) checkOrder(f *faults) {
@@ -87,51 +89,51 @@ func (vh *VirtualHost) checkOrder(f *faults) {
 	}
 }
 
-func checkBackend(f *faults, path string, id BackendID, b Backend) {
+func checkBackend(f *faults, id BackendID, b Backend) {
 	if !ValidID(string(id)) {
-		f.add(path, "not a valid id")
+		f.add("", "not a valid id")
 	}
 	if b.URL != "" || b.StdioLease == "" { // where a stdio backend runs, its lease says
-		checkURL(f, path+".url", b.URL)
+		checkURL(f, ".url", b.URL)
 	}
 	if _, err := time.Parse(time.DateOnly, b.Protocol); err != nil {
-		f.add(path+".protocol", "%q is not a protocol version (a date)", b.Protocol)
+		f.add(".protocol", "%q is not a protocol version (a date)", b.Protocol)
 	}
 	switch b.Handshake {
 	case "", HandshakeRequired, HandshakeNone:
 	default:
-		f.add(path+".handshake", "%q is neither %q nor %q", b.Handshake, HandshakeRequired, HandshakeNone)
+		f.add(".handshake", "%q is neither %q nor %q", b.Handshake, HandshakeRequired, HandshakeNone)
 	}
 	for i, name := range b.PassthroughHeaders {
-		checkHeader(f, fmt.Sprintf("%s.passthroughHeaders[%d]", path, i), name)
+		checkHeader(f, fmt.Sprintf(".passthroughHeaders[%d]", i), name)
 	}
 	for i, name := range b.RemoveHeaders {
-		checkHeader(f, fmt.Sprintf("%s.removeHeaders[%d]", path, i), name)
+		checkHeader(f, fmt.Sprintf(".removeHeaders[%d]", i), name)
 	}
-	eachSorted(f, path+".addHeaders", b.AddHeaders, func(f *faults, path, name string, v SecretRef) {
-		checkHeader(f, path, name)
+	checkEach(f, ".addHeaders", b.AddHeaders, func(f *faults, name string, v SecretRef) {
+		checkHeader(f, "", name)
 		if strings.ContainsAny(string(v), "\r\n\x00") {
-			f.add(path, "a value has no line break or NUL") // and is not shown: it may hold a secret by mistake
+			f.add("", "a value has no line break or NUL") // and is not shown: it may hold a secret by mistake
 		}
 	})
-	eachSorted(f, path+".forwardCaller", b.ForwardCaller, func(f *faults, path, name, from string) {
-		checkHeader(f, path, name)
-		checkHeader(f, path, from)
+	checkEach(f, ".forwardCaller", b.ForwardCaller, func(f *faults, name, from string) {
+		checkHeader(f, "", name)
+		checkHeader(f, "", from)
 	})
-	checkGlobs(f, path+".resourceAllow", b.ResourceAllow)
-	checkGlobs(f, path+".resourceDeny", b.ResourceDeny)
-	eachSorted(f, path+".toolSchemas", b.ToolSchemas, func(f *faults, path, _ string, schema json.RawMessage) {
+	checkGlobs(f, ".resourceAllow", b.ResourceAllow)
+	checkGlobs(f, ".resourceDeny", b.ResourceDeny)
+	checkEach(f, ".toolSchemas", b.ToolSchemas, func(f *faults, _ string, schema json.RawMessage) {
 		if len(schema) == 0 {
-			f.add(path, "empty")
+			f.add("", "empty")
 		}
-		checkObject(f, path, schema)
+		checkObject(f, "", schema)
 	})
-	checkDuration(f, path+".timeouts.connect", b.Timeouts.Connect)
-	checkDuration(f, path+".timeouts.response", b.Timeouts.Response)
-	checkDuration(f, path+".timeouts.idle", b.Timeouts.Idle)
-	checkDuration(f, path+".timeouts.total", b.Timeouts.Total)
+	checkDuration(f, ".timeouts.connect", b.Timeouts.Connect)
+	checkDuration(f, ".timeouts.response", b.Timeouts.Response)
+	checkDuration(f, ".timeouts.idle", b.Timeouts.Idle)
+	checkDuration(f, ".timeouts.total", b.Timeouts.Total)
 	if (b.TLS.CertFile == "") != (b.TLS.KeyFile == "") {
-		f.add(path+".tls", "certFile and keyFile go together")
+		f.add(".tls", "certFile and keyFile go together")
 	}
 }
 
@@ -217,34 +219,41 @@ func checkPlugins(f *faults, plugins []PluginRef) {
 	}
 }
 
-// faults collects what is wrong.
-type faults struct{ list []error }
+// faults collects what is wrong with one value, by the path of the field below it.
+type faults struct{ list []fault }
+
+type fault struct{ path, text string }
 
 func (f *faults) add(path, format string, args ...any) {
-	f.list = append(f.list, fmt.Errorf("%s: %s", path, fmt.Sprintf(format, args...)))
+	f.list = append(f.list, fault{path, fmt.Sprintf(format, args...)})
 }
 
-// eachSorted checks every entry of m under the path path["key"], and reports the faults in the order of the keys. Only
-// faulty keys are sorted: a document without faults costs one walk.
-func eachSorted[K ~string, V any](f *faults, path string, m map[K]V, check func(f *faults, path string, key K, v V)) {
-	faulty := map[K][]error{}
+func (f *faults) join() error {
+	errs := make([]error, len(f.list))
+	for i, one := range f.list {
+		errs[i] = fmt.Errorf("%s: %s", one.path, one.text)
+	}
+	return errors.Join(errs...)
+}
+
+// checkEach checks every entry of m, puts path["key"] before the paths of its faults and reports them in the order of the
+// keys. A map without faults costs one walk: paths are made and keys are sorted only for what is wrong.
+func checkEach[K ~string, V any](f *faults, path string, m map[K]V, check func(f *faults, key K, v V)) {
+	faulty := map[K][]fault{}
+	var one faults
 	for k, v := range m {
-		var one faults
-		check(&one, fmt.Sprintf("%s[%q]", path, string(k)), k, v)
+		check(&one, k, v)
 		if len(one.list) > 0 {
-			faulty[k] = one.list
+			faulty[k], one.list = one.list, nil
 		}
 	}
-	keys := make([]K, 0, len(faulty))
-	for k := range faulty {
-		keys = append(keys, k)
-	}
-	slices.Sort(keys)
-	for i, k := range keys {
+	for i, k := range slices.Sorted(maps.Keys(faulty)) {
 		if i == maxFaults {
-			f.add(path, "%d more entries have faults", len(keys)-i)
+			f.add(path, "%d more entries have faults", len(faulty)-i)
 			return
 		}
-		f.list = append(f.list, faulty[k]...)
+		for _, x := range faulty[k] {
+			f.add(fmt.Sprintf("%s[%q]%s", path, string(k), x.path), "%s", x.text)
+		}
 	}
 }

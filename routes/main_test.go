@@ -1,0 +1,12 @@
+package routes_test
+
+import (
+	"flag"
+	"testing"
+
+	"go.uber.org/goleak"
+)
+
+var update = flag.Bool("update", false, "rewrite the golden documents in testdata")
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
