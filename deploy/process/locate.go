@@ -16,24 +16,33 @@ import (
 // line of doc where that field stands, or else the nearest one around it, and puts them in the order of the lines.
 // Problems that have a line already keep it. A nil err is nil.
 func Locate(doc []byte, err error) error {
-	var root yaml.Node
-	if err == nil || yaml.NewDecoder(bytes.NewReader(doc)).Decode(&root) != nil {
-		return err
+	if err == nil {
+		return nil
 	}
-	x := lineIndex{}
-	x.add(&root, "", 0)
+	lineAt := Lines(doc)
 	problems := Problems(err)
 	for i, p := range problems {
 		if lineOf(p.Error()) > 0 {
 			continue
 		}
 		path, _, _ := strings.Cut(p.Error(), ": ")
-		if line := x.line(path); line > 0 {
+		if line := lineAt(path); line > 0 {
 			problems[i] = fmt.Errorf("line %d: %w", line, p)
 		}
 	}
 	slices.SortStableFunc(problems, func(a, b error) int { return cmp.Compare(lineOf(a.Error()), lineOf(b.Error())) })
 	return errors.Join(problems...)
+}
+
+// Lines returns a function that tells the line of a field by its path: the line of its key, or of the nearest field around it; 0
+// where there is none, and for a doc that is no YAML.
+func Lines(doc []byte) func(path string) int {
+	var root yaml.Node
+	x := lineIndex{}
+	if yaml.NewDecoder(bytes.NewReader(doc)).Decode(&root) == nil {
+		x.add(&root, "", 0)
+	}
+	return x.line
 }
 
 // maxDepth ends the walk of a document whose anchors refer to themselves.

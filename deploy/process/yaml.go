@@ -144,6 +144,11 @@ func lineOf(p string) int {
 	return n
 }
 
+// SyntaxError is a document that is no YAML: nothing of it was decoded.
+type SyntaxError struct{ text string }
+
+func (e *SyntaxError) Error() string { return e.text }
+
 func syntaxError(err error) error {
-	return errors.New(strings.TrimPrefix(err.Error(), "yaml: "))
+	return &SyntaxError{strings.TrimPrefix(err.Error(), "yaml: ")}
 }
