@@ -1,0 +1,283 @@
+package wire
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"net/http"
+	"strconv"
+	"sync"
+	"time"
+)
+
+// Response is the answer to one request. Dispatch ends it with exactly one of Result, Raw, Fail, Accepted or Finish; before
+// Result, Raw, Fail or Finish there may be any number of Events, and then the end is the last event of the stream. What
+// comes after the end is dropped. Methods may be called from any goroutine until Dispatch returns.
+type Response struct {
+	w         http.ResponseWriter
+	rc        *http.ResponseController
+	id        json.RawMessage
+	era       Era
+	metadata  string        // URL of the resource's metadata, for challenges
+	keepAlive time.Duration // between comments
+	patience  time.Duration // for one write
+
+	mu     sync.Mutex // guards what follows, and every write to w
+	state  responseState
+	timer  *time.Timer // sends comments while streaming
+	err    error       // the first write that failed
+	status int
+	code   int
+	reason string
+}
+
+type responseState uint8
+
+const (
+	fresh     responseState = iota // nothing sent
+	streaming                      // the stream's head was sent
+	finished                       // nothing more will be sent
+)
+
+// writePiece is how much is written under one deadline, so that a slow but living reader of a large answer is not cut.
+const writePiece = 64 << 10
+
+// Result answers with a result: raw JSON of the result member.
+func (w *Response) Result(result json.RawMessage) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	head := make([]byte, 0, 40+len(w.id))
+	head = append(append(append(head, `{"jsonrpc":"2.0","id":`...), w.id...), `,"result":`...)
+	w.document(http.StatusOK, head, result, []byte{'}'})
+}
+
+// Raw answers with one complete JSON-RPC response document, which carries the client's id already. Status 0 means 200; on a
+// stream that has begun it is not used.
+func (w *Response) Raw(status int, doc []byte) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if status == 0 {
+		status = http.StatusOK
+	}
+	w.document(status, doc)
+}
+
+// Fail answers with an error: as JSON with the error's status, or as the last event when the stream has begun.
+func (w *Response) Fail(err *Error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.state == finished {
+		return
+	}
+	w.code, w.reason = err.Code, err.Reason
+	if w.state == fresh {
+		if err.RetryAfter > 0 {
+			setRetryAfter(w.w.Header(), err.RetryAfter)
+		}
+		if err.Challenge != "" {
+			w.w.Header().Set("WWW-Authenticate", withMetadata(err.Challenge, w.metadata))
+		}
+	}
+	w.document(err.HTTPStatus(w.era), AppendErrorResponse(nil, w.id, err))
+}
+
+// Accepted answers 202 with an empty body: a notification was taken.
+func (w *Response) Accepted() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.state != fresh {
+		return
+	}
+	w.state, w.status = finished, http.StatusAccepted
+	w.w.Header().Set("Content-Length", "0")
+	w.w.WriteHeader(http.StatusAccepted)
+}
+
+// Finish ends a stream without a further message: its last Event was the response. On a response that has not begun it does
+// nothing.
+func (w *Response) Finish() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.state == streaming {
+		w.end()
+	}
+}
+
+// Note sets what the Summary says about an answer whose code the Response can't know (Raw, Finish).
+func (w *Response) Note(code int, reason string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.code, w.reason = code, reason
+}
+
+// Header returns the headers of the answer, to be changed before anything is sent; most callers need none.
+func (w *Response) Header() http.Header { return w.w.Header() }
+
+// Event sends one message as an event, flushed at once, and begins the stream on first use. The error is the client's
+// connection's, or says that the answer has ended.
+func (w *Response) Event(doc []byte) error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if err := w.begin(); err != nil {
+		return err
+	}
+	if err := w.event(doc); err != nil {
+		return err
+	}
+	w.timer.Reset(w.keepAlive)
+	return nil
+}
+
+// Begin starts the event stream (200, text/event-stream) without an event; from then on comments keep it alive.
+func (w *Response) Begin() error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.state == streaming {
+		return w.err
+	}
+	if err := w.begin(); err != nil {
+		return err
+	}
+	return w.flush()
+}
+
+// Started reports whether anything was sent.
+func (w *Response) Started() bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.state != fresh
+}
+
+// Done reports whether the answer has ended.
+func (w *Response) Done() bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.state == finished
+}
+
+var errFinished = errors.New("the answer has ended")
+
+// begin sends the head of a stream, unless that is done. w.mu is held, as in all that follows.
+func (w *Response) begin() error {
+	switch w.state {
+	case finished:
+		return errFinished
+	case streaming:
+		return w.err
+	}
+	h := w.w.Header()
+	h.Set("Content-Type", "text/event-stream")
+	h.Set("Cache-Control", "no-cache, no-transform")
+	h.Set("X-Accel-Buffering", "no")
+	w.state, w.status = streaming, http.StatusOK
+	w.setDeadline()
+	w.w.WriteHeader(http.StatusOK)
+	w.timer = time.AfterFunc(w.keepAlive, w.comment)
+	return nil
+}
+
+// comment keeps a quiet stream alive. It runs on the timer's goroutine; the lock keeps it apart from every other write, and
+// from the end of the request.
+func (w *Response) comment() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.state != streaming || w.err != nil {
+		return
+	}
+	if w.write([]byte(":\n\n")) == nil && w.flush() == nil {
+		w.timer.Reset(w.keepAlive)
+	}
+}
+
+// document sends the last message, made of parts: as the whole answer, or as an event.
+func (w *Response) document(status int, parts ...[]byte) {
+	switch w.state {
+	case finished:
+		return
+	case streaming:
+		if w.err == nil {
+			_ = w.event(parts...) // kept in w.err
+		}
+		w.end()
+		return
+	}
+	n := 0
+	for _, p := range parts {
+		n += len(p)
+	}
+	h := w.w.Header()
+	h.Set("Content-Type", "application/json")
+	h.Set("Content-Length", strconv.Itoa(n))
+	w.state, w.status = finished, status
+	w.setDeadline()
+	w.w.WriteHeader(status)
+	for _, p := range parts {
+		if w.write(p) != nil {
+			return
+		}
+	}
+}
+
+func (w *Response) end() {
+	w.state = finished
+	if w.timer != nil {
+		w.timer.Stop()
+	}
+}
+
+// event writes one event and flushes it.
+func (w *Response) event(parts ...[]byte) error {
+	if n := len(parts); n > 1 || bytes.IndexByte(parts[0], '\n') >= 0 || bytes.IndexByte(parts[0], '\r') >= 0 {
+		parts = [][]byte{appendEvent(nil, bytes.Join(parts, nil))}
+	} else {
+		parts = [][]byte{[]byte("data: "), parts[0], []byte("\n\n")}
+	}
+	for _, p := range parts {
+		if err := w.write(p); err != nil {
+			return err
+		}
+	}
+	return w.flush()
+}
+
+// write sends p in pieces, each with its own deadline, so that a reader who went away without a word holds nobody for ever.
+func (w *Response) write(p []byte) error {
+	for len(p) > 0 && w.err == nil {
+		n := min(len(p), writePiece)
+		if len(p) > writePiece {
+			w.setDeadline()
+		}
+		_, w.err = w.w.Write(p[:n])
+		p = p[n:]
+	}
+	return w.err
+}
+
+// flush sends what is buffered and then lifts the deadline: on HTTP/2 it would end the stream even while nothing is written.
+func (w *Response) flush() error {
+	if w.err != nil {
+		return w.err
+	}
+	w.setDeadline()
+	if err := w.rc.Flush(); err != nil && !errors.Is(err, http.ErrNotSupported) {
+		w.err = err
+		return err
+	}
+	_ = w.rc.SetWriteDeadline(time.Time{}) // not every writer has deadlines
+	return nil
+}
+
+func (w *Response) setDeadline() {
+	_ = w.rc.SetWriteDeadline(time.Now().Add(w.patience)) // not every writer has deadlines
+}
+
+func setRetryAfter(h http.Header, after time.Duration) {
+	h.Set("Retry-After", strconv.FormatInt(int64((after+time.Second-1)/time.Second), 10))
+}
+
+// abort stops what would still be written; the connection is about to be cut.
+func (w *Response) abort() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.end()
+}

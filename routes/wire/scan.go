@@ -1,0 +1,219 @@
+package wire
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+
+	"github.com/go-json-experiment/json/jsontext"
+)
+
+// MessageKind is what a JSON-RPC message is.
+type MessageKind uint8
+
+// The kinds of messages.
+const (
+	KindRequest MessageKind = iota + 1
+	KindNotification
+	KindResponse
+)
+
+// Scan is what [ScanMessage] finds in a message; every raw value is a sub-slice of it, nil when absent.
+type Scan struct {
+	Kind   MessageKind
+	Method string          // of a request or notification
+	ID     json.RawMessage // exact text
+	Params json.RawMessage // of a request or notification
+	// ProgressToken is params.progressToken of notifications/progress.
+	ProgressToken json.RawMessage
+	Result, Error json.RawMessage // of a response, exactly one is set
+	ResultScan                    // of Result
+}
+
+// ResultScan is what routing needs of a result's top level.
+type ResultScan struct {
+	ResultType string          // empty: absent, or not a string
+	Task       json.RawMessage // result.task: a legacy CreateTaskResult
+	Meta       json.RawMessage // result._meta
+	content    bool            // result.content is there: a CallToolResult
+}
+
+// ErrNotMessage is in every error of [ScanMessage]: the document is no JSON-RPC message.
+var ErrNotMessage = errors.New("not a JSON-RPC message")
+
+// ScanMessage looks at a backend's message without decoding values. Broken JSON, a message that is neither request,
+// notification nor response, and members that are there twice where it looks are errors. Values may have anything else
+// that JSON's grammar allows: duplicate names and lone surrogates further down are the backend's and the client's affair.
+func ScanMessage(doc []byte) (Scan, error) {
+	var s Scan
+	if !jsontext.Value(doc).IsValid(jsontext.AllowDuplicateNames(true), jsontext.AllowInvalidUTF8(true)) {
+		return s, fmt.Errorf("%w: broken JSON", ErrNotMessage)
+	}
+	sc := scanner{walker: walker{b: doc}, s: &s}
+	if sc.space(); sc.peek() != '{' {
+		return s, fmt.Errorf("%w: not an object", ErrNotMessage)
+	}
+	sc.envelope()
+	if sc.deep {
+		sc.problem = fmt.Sprintf("nested deeper than %d", maxDepth)
+	}
+	if sc.problem == "" {
+		sc.problem = s.classify()
+	}
+	if sc.problem != "" {
+		return Scan{}, fmt.Errorf("%w: %s", ErrNotMessage, sc.problem)
+	}
+	return s, nil
+}
+
+// ScanResult looks at the top level of a result. A result that is no object, or has a member twice where it looks, is an
+// error.
+func ScanResult(result json.RawMessage) (ResultScan, error) {
+	var s Scan
+	if !jsontext.Value(result).IsValid(jsontext.AllowDuplicateNames(true), jsontext.AllowInvalidUTF8(true)) {
+		return ResultScan{}, fmt.Errorf("%w: broken JSON", ErrNotMessage)
+	}
+	sc := scanner{walker: walker{b: result}, s: &s}
+	if sc.space(); sc.peek() != '{' {
+		return ResultScan{}, fmt.Errorf("%w: the result is not an object", ErrNotMessage)
+	}
+	if sc.result(); sc.problem != "" {
+		return ResultScan{}, fmt.Errorf("%w: %s", ErrNotMessage, sc.problem)
+	}
+	return s.ResultScan, nil
+}
+
+type scanner struct {
+	walker
+	s       *Scan
+	problem string
+}
+
+// once notes that a member which matters is there a second time.
+func (sc *scanner) once(seen *bool) {
+	if *seen {
+		sc.problem = "a member is there twice"
+	}
+	*seen = true
+}
+
+func (sc *scanner) envelope() {
+	var version, id, method, params, result, failure bool
+	sc.enter()
+	for {
+		name, ok := sc.member()
+		if !ok {
+			break
+		}
+		switch unquote(name) {
+		case "jsonrpc":
+			sc.once(&version)
+			if v, _ := text(sc.value()); v != "2.0" {
+				sc.problem = `jsonrpc is not "2.0"`
+			}
+		case "id":
+			sc.once(&id)
+			if sc.s.ID = sc.value(); string(sc.s.ID) == "null" {
+				sc.s.ID = nil // an error about a message whose id could not be read
+			}
+		case "method":
+			sc.once(&method)
+			if sc.s.Method, ok = text(sc.value()); !ok {
+				sc.problem = "method is not a string"
+			}
+		case "params":
+			sc.once(&params)
+			start := sc.i
+			if sc.peek() == '{' {
+				sc.params()
+				sc.s.Params = sc.b[start:sc.i:sc.i]
+			} else {
+				sc.s.Params = sc.value()
+			}
+		case "result":
+			sc.once(&result)
+			start := sc.i
+			if sc.peek() == '{' {
+				sc.result()
+				sc.s.Result = sc.b[start:sc.i:sc.i]
+			} else {
+				sc.value()
+				sc.problem = "the result is not an object"
+			}
+		case "error":
+			sc.once(&failure)
+			if sc.s.Error = sc.value(); !isObject(sc.s.Error) {
+				sc.problem = "the error is not an object"
+			}
+		default:
+			sc.value()
+		}
+	}
+	if !version {
+		sc.problem = `jsonrpc is not "2.0"`
+	}
+}
+
+func (sc *scanner) params() {
+	var token bool
+	sc.enter()
+	for {
+		name, ok := sc.member()
+		if !ok {
+			return
+		}
+		if string(name) == MetaProgressToken || unquote(name) == MetaProgressToken {
+			sc.once(&token)
+			sc.s.ProgressToken = sc.value()
+			continue
+		}
+		sc.value()
+	}
+}
+
+func (sc *scanner) result() {
+	var resultType, task, meta, content bool
+	sc.enter()
+	for {
+		name, ok := sc.member()
+		if !ok {
+			return
+		}
+		switch unquote(name) {
+		case "resultType":
+			sc.once(&resultType)
+			sc.s.ResultType, _ = text(sc.value())
+		case "task":
+			sc.once(&task)
+			sc.s.Task = sc.value()
+		case "_meta":
+			sc.once(&meta)
+			sc.s.Meta = sc.value()
+		case "content":
+			sc.once(&content)
+			sc.s.content = true
+			sc.value()
+		default:
+			sc.value()
+		}
+	}
+}
+
+// classify sets the kind; a text says why there is none.
+func (s *Scan) classify() string {
+	switch {
+	case s.Method != "" && (s.Result != nil || s.Error != nil):
+		return "both a method and an answer"
+	case s.Result != nil && s.Error != nil:
+		return "both a result and an error"
+	case s.Method != "" && s.ID != nil:
+		s.Kind = KindRequest
+	case s.Method != "":
+		s.Kind = KindNotification
+	case s.Result != nil && s.ID != nil, s.Error != nil:
+		s.Kind = KindResponse
+	default:
+		return "neither a method nor an answer"
+	}
+	return ""
+}

@@ -1,0 +1,266 @@
+package wire
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+
+	"github.com/go-json-experiment/json/jsontext"
+)
+
+// maxDepth is how deep arrays and objects may nest in a message.
+const maxDepth = 256
+
+// checkStrict refuses what is not exactly one JSON value: bad grammar, a byte order mark, invalid UTF-8, lone surrogates,
+// trailing data (-32700), duplicate names at any depth and extreme nesting (-32600).
+func checkStrict(b []byte) *Error {
+	if jsontext.Value(b).IsValid() { // allocates nothing
+		return nil
+	}
+	d := jsontext.NewDecoder(bytes.NewReader(b)) // once more, for the reason
+	_, err := d.ReadValue()
+	if err == nil {
+		if _, err = d.ReadToken(); err == nil {
+			return parseError("data after the message")
+		}
+	}
+	syntax, ok := errors.AsType[*jsontext.SyntacticError](err)
+	switch {
+	case errors.Is(err, jsontext.ErrDuplicateName):
+		return invalidRequest(fmt.Sprintf("duplicate member name before byte %d", d.InputOffset()))
+	case errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF):
+		return parseError("the body ends before the message does")
+	case ok:
+		return parseError(fmt.Sprintf("at byte %d", syntax.ByteOffset))
+	}
+	return parseError("not JSON")
+}
+
+// walker steps through JSON that is known to be well-formed; on anything else it stops somewhere inside b. Slices that it
+// returns are sub-slices of b.
+type walker struct {
+	b     []byte
+	i     int
+	depth int
+	deep  bool // nesting went over maxDepth
+}
+
+func (w *walker) space() {
+	for w.i < len(w.b) {
+		switch w.b[w.i] {
+		case ' ', '\t', '\n', '\r':
+			w.i++
+		default:
+			return
+		}
+	}
+}
+
+// peek returns the byte at the position, 0 at the end.
+func (w *walker) peek() byte {
+	if w.i < len(w.b) {
+		return w.b[w.i]
+	}
+	return 0
+}
+
+// enter steps over the '{' at the position.
+func (w *walker) enter() {
+	w.i++
+	w.nest()
+}
+
+func (w *walker) nest() {
+	if w.depth++; w.depth > maxDepth {
+		w.deep = true
+	}
+}
+
+// member returns the next name of the object that was entered, without quotes and as written, and stops at its value. At
+// the end of the object it steps over the '}' and returns false.
+func (w *walker) member() (name []byte, ok bool) {
+	w.space()
+	if w.peek() == ',' {
+		w.i++
+		w.space()
+	}
+	if w.peek() != '"' {
+		w.i++
+		w.depth--
+		return nil, false
+	}
+	start := w.i + 1
+	w.str()
+	name = w.b[start:max(start, w.i-1)]
+	w.space()
+	w.i++ // the colon
+	w.space()
+	return name, true
+}
+
+// value steps over the value at the position and returns it.
+func (w *walker) value() json.RawMessage {
+	start := w.i
+	switch w.peek() {
+	case '"':
+		w.str()
+	case '{', '[':
+		w.container()
+	default:
+		w.scalar()
+	}
+	end := min(w.i, len(w.b))
+	return w.b[start:end:end]
+}
+
+// object reads the object at the position whole.
+func (w *walker) object() Object {
+	o := make(Object, 0, 8)
+	w.enter()
+	for {
+		raw, ok := w.member()
+		if !ok {
+			return o
+		}
+		o = append(o, Member{unquote(raw), w.value()})
+	}
+}
+
+// str steps over the string at the position.
+func (w *walker) str() {
+	w.i++
+	for w.i < len(w.b) {
+		n := bytes.IndexByte(w.b[w.i:], '"')
+		if n < 0 {
+			w.i = len(w.b)
+			return
+		}
+		end := w.i + n
+		slashes := 0
+		for j := end - 1; j >= w.i && w.b[j] == '\\'; j-- {
+			slashes++
+		}
+		w.i = end + 1
+		if slashes%2 == 0 {
+			return
+		}
+	}
+}
+
+// scalar steps over a number or a literal.
+func (w *walker) scalar() {
+	for w.i < len(w.b) {
+		switch w.b[w.i] {
+		case ',', '}', ']', ' ', '\t', '\n', '\r':
+			return
+		}
+		w.i++
+	}
+}
+
+// container steps over the array or object at the position.
+func (w *walker) container() {
+	base := w.depth
+	for w.i < len(w.b) {
+		switch w.b[w.i] {
+		case '"':
+			w.str()
+			continue
+		case '{', '[':
+			w.nest()
+		case '}', ']':
+			if w.depth--; w.depth == base {
+				w.i++
+				return
+			}
+		}
+		w.i++
+	}
+}
+
+// unquote decodes what stands between the quotes of a JSON string. Names that every message has cost no allocation.
+func unquote(raw []byte) string {
+	if bytes.IndexByte(raw, '\\') < 0 {
+		return intern(raw)
+	}
+	quoted := make([]byte, 0, len(raw)+2)
+	quoted = append(append(append(quoted, '"'), raw...), '"')
+	out, _ := jsontext.AppendUnquote(nil, quoted) // well-formed; lone surrogates become U+FFFD
+	return string(out)
+}
+
+func intern(b []byte) string {
+	switch string(b) {
+	case "jsonrpc":
+		return "jsonrpc"
+	case "id":
+		return "id"
+	case "method":
+		return "method"
+	case "params":
+		return "params"
+	case "name":
+		return "name"
+	case "arguments":
+		return "arguments"
+	case "uri":
+		return "uri"
+	case "taskId":
+		return "taskId"
+	case "_meta":
+		return "_meta"
+	case "result":
+		return "result"
+	case "content":
+		return "content"
+	case "resultType":
+		return "resultType"
+	case "complete":
+		return "complete"
+	case MetaProgressToken:
+		return MetaProgressToken
+	case MetaProtocolVersion:
+		return MetaProtocolVersion
+	case MetaClientInfo:
+		return MetaClientInfo
+	case MetaClientCapabilities:
+		return MetaClientCapabilities
+	case "traceparent":
+		return "traceparent"
+	case "tools/call":
+		return "tools/call"
+	case "resources/read":
+		return "resources/read"
+	case "prompts/get":
+		return "prompts/get"
+	case "notifications/progress":
+		return "notifications/progress"
+	case "notifications/message":
+		return "notifications/message"
+	case LatestModern:
+		return LatestModern
+	}
+	return string(b)
+}
+
+// array returns the elements of the array at the position.
+func (w *walker) array() []json.RawMessage {
+	var out []json.RawMessage
+	w.i++
+	w.nest()
+	for {
+		w.space()
+		if w.peek() == ',' {
+			w.i++
+			w.space()
+		}
+		if c := w.peek(); c == ']' || c == 0 {
+			w.i++
+			w.depth--
+			return out
+		}
+		out = append(out, w.value())
+	}
+}
