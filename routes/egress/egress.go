@@ -1,0 +1,207 @@
+package egress
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"net/http"
+	"sync"
+	"time"
+
+	"github.com/weir-mcp/weir/routes"
+	"github.com/weir-mcp/weir/routes/wire"
+)
+
+// DefaultResponseLimit is the response limit where Options name none.
+const DefaultResponseLimit = 16 << 20
+
+// Options of a Client. The zero value is usable.
+type Options struct {
+	// ResponseLimit bounds one JSON answer, and one event, in bytes. Zero means DefaultResponseLimit.
+	ResponseLimit int64
+	// Expand resolves the secret references of a backend's AddHeaders, for sessions (the headers of a Call come resolved).
+	// Nil: values with references are refused.
+	Expand func(string) (string, error)
+	// Name and Version are the clientInfo that Weir shows to backends of its own accord. Empty: "weir" and "0".
+	Name, Version string
+}
+
+// Client calls backends. It is safe for concurrent use; it pools TCP and TLS connections, never an MCP session.
+type Client struct {
+	opts       Options
+	clientInfo json.RawMessage
+	userAgent  string
+	pools      pools
+
+	mu       sync.Mutex // guards what follows
+	running  int        // background work; see background
+	closed   bool
+	finished sync.Cond // signalled when running falls
+}
+
+// maxBackground bounds what runs in the background at a time: legacy sessions being closed (one round trip as a rule, 5 s where
+// the backend does not answer), cancellations, answers being drained. What is over it is left out; backends expire sessions.
+const maxBackground = 1024
+
+// New checks the options. It starts nothing.
+func New(o Options) (*Client, error) {
+	if o.ResponseLimit < 0 {
+		return nil, errors.New("egress: ResponseLimit must not be negative")
+	}
+	o.ResponseLimit = cmp.Or(o.ResponseLimit, DefaultResponseLimit)
+	o.Name, o.Version = cmp.Or(o.Name, "weir"), cmp.Or(o.Version, "0")
+	info, err := json.Marshal(struct {
+		Name    string `json:"name"`
+		Version string `json:"version"`
+	}{o.Name, o.Version})
+	if err != nil {
+		return nil, err
+	}
+	c := &Client{opts: o, clientInfo: info, userAgent: o.Name + "/" + o.Version}
+	c.finished.L = &c.mu
+	return c, nil
+}
+
+// Close waits for legacy sessions that are still being closed (each takes 5 s at most) and closes idle connections. The caller ends
+// its calls first.
+func (c *Client) Close() {
+	c.mu.Lock()
+	c.closed = true
+	for c.running > 0 {
+		c.finished.Wait()
+	}
+	c.mu.Unlock()
+	c.pools.closeIdle()
+}
+
+// background runs f in a goroutine that Close waits for, or not at all when too many run already.
+func (c *Client) background(f func()) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.closed || c.running >= maxBackground {
+		return false
+	}
+	c.running++
+	go func() {
+		defer func() {
+			c.mu.Lock()
+			defer c.mu.Unlock()
+			c.running--
+			c.finished.Broadcast()
+		}()
+		f()
+	}()
+	return true
+}
+
+// Call is one request to one backend.
+type Call struct {
+	ID      routes.BackendID
+	Backend *routes.Backend
+	// RPCID is the client's id, exact text; it comes back in the response.
+	RPCID  json.RawMessage
+	Method string
+	// Name is the upstream name, URI or task id, for Mcp-Name; empty: no such header.
+	Name   string
+	Params wire.Object
+	// Header was computed by the plane (passthrough, add, Mcp-Param-*, trace context); nil: none. Protected names in it are
+	// not sent (see headers.go). It is not changed.
+	Header http.Header
+	// Handshake is what a legacy backend is told in initialize; zero: Options' own.
+	Handshake struct {
+		ClientInfo, Capabilities json.RawMessage
+	}
+	// Principal is who calls, for the circuit breaker; empty: nobody in particular.
+	Principal string
+}
+
+// Message is one message of an answer.
+type Message struct {
+	// Final: this is the response. Result or Error is set, and Doc is the whole document with RPCID as its id.
+	Final bool
+	// Doc is the JSON-RPC message, in the exact bytes of the backend where the backend is modern and used our id's text.
+	Doc []byte
+	// Method is a notification's.
+	Method string
+	// Result and Error are exact bytes, parts of Doc.
+	Result json.RawMessage
+	Error  json.RawMessage
+	// Status is that of a Final message from a JSON answer: 200, 400 or 404. It is 0 on a stream.
+	Status int
+}
+
+// Answer is a call in flight. It is not safe for concurrent use, but Close is. Every Answer must be closed.
+type Answer struct {
+	src       source
+	streaming bool
+	once      sync.Once
+	done      bool // the Final message was returned, or a failure
+	err       error
+}
+
+// source yields the messages of one answer.
+type source interface {
+	// next returns the next message; the error is a *Failure.
+	next() (Message, error)
+	// close ends the exchange. It may be called while next runs, and is called once.
+	close()
+}
+
+// Do sends the call and returns once the answer's headers are there. Cancelling ctx cancels upstream. The error is a *Failure.
+func (c *Client) Do(ctx context.Context, call Call) (*Answer, error) {
+	p, err := c.pools.get(call.ID, call.Backend)
+	if err != nil {
+		return nil, &Failure{Reason: ReasonUnreachable, Err: err}
+	}
+	if wire.EraOf(call.Backend.Protocol) == wire.Modern {
+		return c.relay(ctx, p, &call)
+	}
+	return c.callLegacy(ctx, p, &call)
+}
+
+// Streaming reports whether the backend answers with an event stream.
+func (a *Answer) Streaming() bool { return a.streaming }
+
+// Next returns the next message; after a Final one, io.EOF. Other errors are *Failure, and stay.
+func (a *Answer) Next() (Message, error) {
+	if a.done {
+		return Message{}, a.err
+	}
+	m, err := a.src.next()
+	switch {
+	case err != nil:
+		a.done, a.err = true, err
+	case m.Final:
+		a.done, a.err = true, errEnd
+	}
+	return m, err
+}
+
+// Close ends the call. Before the Final message it cancels upstream: the connection is closed, and a legacy backend is sent
+// notifications/cancelled in the background.
+func (a *Answer) Close() { a.once.Do(a.src.close) }
+
+// limits are a backend's deadlines with their defaults filled in.
+type limits struct{ response, idle, total time.Duration }
+
+// Defaults of routes.Timeouts.
+const (
+	defaultConnect  = 5 * time.Second
+	defaultResponse = 60 * time.Second
+	defaultIdle     = 5 * time.Minute
+	defaultTotal    = time.Hour
+)
+
+func limitsOf(t routes.Timeouts) limits {
+	return limits{
+		response: cmp.Or(t.Response, defaultResponse),
+		idle:     cmp.Or(t.Idle, defaultIdle),
+		total:    cmp.Or(t.Total, defaultTotal),
+	}
+}
+
+// within returns the limits of something that must not take longer than d.
+func (l limits) within(d time.Duration) limits {
+	return limits{response: min(l.response, d), idle: min(l.idle, d), total: min(l.total, d)}
+}

@@ -1,0 +1,225 @@
+package egress
+
+import (
+	"bytes"
+	"context"
+	"crypto/tls"
+	"io"
+	"net/http"
+	"net/http/httptrace"
+	"sync"
+	"time"
+)
+
+// exchange is one HTTP request of a call, from dial to the last byte of its answer. It keeps the deadlines, and it knows whether
+// a byte of the request may have left.
+//
+// It knows by looking at the connection, not at the error: net/http says which connection the request got (httptrace), every
+// connection counts its writes, and a request whose connection's count did not move was not written. On HTTP/2 other requests move
+// the count too, so that the answer errs on the side of "may have left".
+type exchange struct {
+	ctx    context.Context // carries the trace; its cause is what ended the exchange
+	cancel context.CancelCauseFunc
+	limits limits
+	end    time.Time // of the total deadline
+	trace  httptrace.ClientTrace
+
+	mu     sync.Mutex // guards what follows
+	timer  *time.Timer
+	due    phase
+	over   bool
+	got    bool // a connection was had
+	reused bool
+	conn   *meteredConn // of the current try; nil: unknown kind, taken as sent
+	mark   int64        // its count when we got it
+	left   bool         // a byte may have left in a try before
+	status int          // of the answer, 0 until its headers are there
+}
+
+// newExchange begins an exchange; the caller ends it with finish.
+func newExchange(parent context.Context, l limits) *exchange {
+	x := &exchange{limits: l, end: time.Now().Add(l.total), due: phaseResponse}
+	ctx, cancel := context.WithCancelCause(parent)
+	x.cancel = cancel
+	x.trace.GotConn = x.gotConn
+	x.ctx = httptrace.WithClientTrace(ctx, &x.trace)
+	x.timer = time.AfterFunc(min(l.response, l.total), x.expire)
+	return x
+}
+
+func (x *exchange) expire() {
+	x.mu.Lock()
+	due := x.due
+	x.mu.Unlock()
+	x.cancel(due)
+}
+
+// arm starts the deadline of a phase; the total one ends earlier if it is nearer.
+func (x *exchange) arm(p phase, d time.Duration) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if x.over {
+		return
+	}
+	if rest := time.Until(x.end); p == phaseTotal || rest < d {
+		p, d = phaseTotal, max(rest, 0)
+	}
+	x.due = p
+	x.timer.Reset(d)
+}
+
+// disarm leaves only the total deadline: while nobody waits for the backend, its silence is not its fault.
+func (x *exchange) disarm() { x.arm(phaseTotal, 0) }
+
+// finish ends the exchange and whatever still runs of it.
+func (x *exchange) finish() {
+	x.mu.Lock()
+	x.over = true
+	x.timer.Stop()
+	x.mu.Unlock()
+	x.cancel(errFinished)
+}
+
+func (x *exchange) gotConn(info httptrace.GotConnInfo) {
+	c := info.Conn
+	if tc, ok := c.(*tls.Conn); ok {
+		c = tc.NetConn()
+	}
+	mc, _ := c.(*meteredConn)
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	x.left = x.leftLocked()
+	x.got, x.reused, x.conn = true, info.Reused, mc
+	if mc != nil {
+		x.mark = mc.writes.Load()
+	}
+}
+
+func (x *exchange) leftLocked() bool {
+	return x.left || x.got && (x.conn == nil || x.conn.writes.Load() != x.mark)
+}
+
+// sent reports whether a byte of the request may have left.
+func (x *exchange) sent() bool {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	return x.leftLocked()
+}
+
+func (x *exchange) setStatus(status int) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	x.status = status
+}
+
+// httpStatus returns the answer's status, 0 when there is none yet.
+func (x *exchange) httpStatus() int {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	return x.status
+}
+
+// connected reports whether the request ever had a connection.
+func (x *exchange) connected() bool {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	return x.got
+}
+
+// mayRetry reports whether a failed try may be followed by one on a fresh connection.
+func (x *exchange) mayRetry() bool {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	return x.got && x.reused && !x.leftLocked() && x.ctx.Err() == nil
+}
+
+func (x *exchange) forgetConn() {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	x.got, x.conn = false, nil
+}
+
+// request returns a copy of req for one try. Without GetBody net/http replays nothing of its own accord.
+func (x *exchange) request(req *http.Request, body []byte) *http.Request {
+	r := req.WithContext(x.ctx)
+	r.GetBody = nil
+	r.Body, r.ContentLength = http.NoBody, 0
+	if len(body) > 0 {
+		b := &requestBody{x: x}
+		b.Reset(body)
+		r.Body, r.ContentLength = b, int64(len(body))
+	}
+	return r
+}
+
+// requestBody is the last guard of "at most once": it gives nothing to a try that follows one which may have left.
+type requestBody struct {
+	bytes.Reader
+	x *exchange
+}
+
+func (b *requestBody) Read(p []byte) (int, error) {
+	if b.repeats() {
+		return 0, errWouldRepeat
+	}
+	return b.Reader.Read(p)
+}
+
+func (b *requestBody) WriteTo(w io.Writer) (int64, error) {
+	if b.repeats() {
+		return 0, errWouldRepeat
+	}
+	return b.Reader.WriteTo(w)
+}
+
+func (b *requestBody) repeats() bool {
+	b.x.mu.Lock()
+	defer b.x.mu.Unlock()
+	return b.x.left
+}
+
+func (b *requestBody) Close() error { return nil }
+
+// answerBody keeps the idle deadline: it runs only while somebody reads.
+type answerBody struct {
+	io.ReadCloser
+	x *exchange
+}
+
+func (b *answerBody) Read(p []byte) (int, error) {
+	b.x.arm(phaseIdle, b.x.limits.idle)
+	n, err := b.ReadCloser.Read(p)
+	b.x.disarm()
+	return n, err
+}
+
+// maxPrealloc bounds what is allocated on the word of a Content-Length alone, in bytes.
+const maxPrealloc = 256 << 10
+
+// readDocument reads a whole body of at most limit bytes. length is the announced one, -1 if none.
+func readDocument(r io.Reader, length, limit int64) ([]byte, error) {
+	if length > limit {
+		return nil, errTooLarge
+	}
+	size := int64(2 << 10)
+	if length >= 0 {
+		size = min(length, maxPrealloc) + 1 // one more, so that the read that finds the end does not grow it
+	}
+	buf := make([]byte, 0, size)
+	for {
+		if len(buf) == cap(buf) {
+			buf = append(buf, 0)[:len(buf)]
+		}
+		n, err := r.Read(buf[len(buf):cap(buf)])
+		buf = buf[:len(buf)+n]
+		if int64(len(buf)) > limit {
+			return nil, errTooLarge
+		}
+		if err == io.EOF {
+			return buf, nil
+		}
+		if err != nil {
+			return nil, err
+		}
+	}
+}

@@ -1,0 +1,93 @@
+package egress
+
+import (
+	"net/http"
+	"net/textproto"
+	"strings"
+
+	"github.com/weir-mcp/weir/routes"
+	"github.com/weir-mcp/weir/routes/wire"
+)
+
+// Header names in the form in which net/http writes them.
+const (
+	headerVersion   = "Mcp-Protocol-Version"
+	headerMethod    = "Mcp-Method"
+	headerName      = "Mcp-Name"
+	headerSession   = "Mcp-Session-Id"
+	headerLastEvent = "Last-Event-Id"
+	prefixParam     = "mcp-param-"
+)
+
+var ( // shared by all requests; read-only
+	valueJSON   = []string{"application/json"}
+	valueAccept = []string{"application/json, text/event-stream"}
+)
+
+// addHeaders copies to dst what of src may be sent: the last line of defence behind the planes, which computed src.
+//
+// Idempotency-Key gets a key that net/http does not know: it would replay a POST that carries one on a connection that broke.
+func addHeaders(dst, src http.Header, era wire.Era) {
+	listed := src["Connection"]
+	for name, values := range src {
+		if len(values) == 0 || Protected(name) && !(era == wire.Modern && isParam(name)) {
+			continue
+		}
+		if len(listed) > 0 && listedIn(listed, name) {
+			continue
+		}
+		switch name = textproto.CanonicalMIMEHeaderKey(name); name {
+		case "Idempotency-Key", "X-Idempotency-Key":
+			name = strings.ToLower(name)
+		}
+		dst[name] = values
+	}
+}
+
+// listedIn reports whether a Connection header names name, which makes it hop-by-hop.
+func listedIn(connection []string, name string) bool {
+	for _, v := range connection {
+		for part := range strings.SplitSeq(v, ",") {
+			if strings.EqualFold(textproto.TrimString(part), name) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+func isParam(name string) bool {
+	return len(name) > len(prefixParam) && strings.EqualFold(name[:len(prefixParam)], prefixParam)
+}
+
+// Protected reports whether a header belongs to the transport, or is computed by Weir: neither config nor a client may set it.
+// An underscore counts as a hyphen, since some servers make no difference.
+func Protected(name string) bool {
+	name = strings.ReplaceAll(strings.ToLower(name), "_", "-")
+	switch name {
+	case "host", "content-length", "content-type", "content-encoding", "expect", "accept", "accept-encoding", "origin",
+		"forwarded", "cookie", "last-event-id",
+		"connection", "keep-alive", "proxy-connection", "proxy-authenticate", "proxy-authorization", "te", "trailer",
+		"transfer-encoding", "upgrade", "http2-settings":
+		return true
+	}
+	return strings.HasPrefix(name, "x-forwarded-") || strings.HasPrefix(name, "mcp-")
+}
+
+// sessionHeader resolves what the operator adds to every request to a backend.
+func (c *Client) sessionHeader(b *routes.Backend) (http.Header, error) {
+	h := make(http.Header, len(b.AddHeaders))
+	for name, ref := range b.AddHeaders {
+		v := string(ref)
+		if c.opts.Expand != nil {
+			var err error
+			if v, err = c.opts.Expand(v); err != nil {
+				return nil, err
+			}
+		} else if strings.Contains(v, "${") {
+			return nil, errNoSecrets
+		}
+		h.Set(name, v)
+	}
+	return h, nil
+}
