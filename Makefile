@@ -46,6 +46,11 @@ race: ## every test under the race detector
 conformance: build ## the official MCP conformance suite, direct and through Weir, and the difference (needs node and npm)
 	$(GO) run ./deploy/conformance $(ARGS)
 
+.PHONY: bench
+bench: build ## the dataplane against a bare reverse proxy, in one run: ratios and a table for docs/performance.md
+	$(GO) build -o $(BIN)/ ./deploy/bench
+	$(BIN)/bench $(ARGS)
+
 .PHONY: golden
 golden: ## rewrite the golden files
 	$(GO) test ./routes ./controlplane/internal/compile -update
