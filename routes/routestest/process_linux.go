@@ -1,0 +1,5 @@
+package routestest
+
+import "syscall"
+
+func dieWithParent() *syscall.SysProcAttr { return &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL} }
