@@ -1,12 +1,14 @@
 package standalone
 
 import (
+	"cmp"
 	"errors"
 	"flag"
 	"fmt"
 	"io"
 	"net"
 	"net/url"
+	"strconv"
 	"strings"
 
 	"github.com/weir-mcp/weir/routes"
@@ -50,12 +52,10 @@ func ParseOptions(args []string, w io.Writer) (*Options, error) {
 	fs.StringVar(&o.Redis, "redis", "", "`URL` of a Redis; by default one is embedded")
 	fs.BoolVar(&o.NoAuth, "no-auth", false, "serve everybody without a token (loopback only)")
 	fs.StringVar(&o.LogLevel, "log-level", "warn", "`LEVEL`: debug, info, warn or error")
+	var targets []string // looked at later: the flag package's own errors repeat the value, and a URL may hold a password
 	fs.Func("backend", "put `NAME=URL` (or URL) behind the gateway; NAME__ is put before its names; repeatable", func(v string) error {
-		b, err := parseBackend(v)
-		if err == nil {
-			o.Backends = append(o.Backends, b)
-		}
-		return err
+		targets = append(targets, v)
+		return nil
 	})
 	switch err := fs.Parse(args); {
 	case errors.Is(err, flag.ErrHelp):
@@ -68,7 +68,15 @@ func ParseOptions(args []string, w io.Writer) (*Options, error) {
 	case fs.NArg() > 0:
 		return nil, fmt.Errorf("unexpected argument %q (backends are given as --backend NAME=URL)", fs.Arg(0))
 	}
-	return o, o.check()
+	var errs []error
+	for i, v := range targets {
+		b, err := parseBackend(v)
+		if err != nil {
+			errs = append(errs, fmt.Errorf("--backend %s: %w", cmp.Or(b.Name, "number "+strconv.Itoa(i+1)), err))
+		}
+		o.Backends = append(o.Backends, b)
+	}
+	return o, errors.Join(append(errs, o.check())...)
 }
 
 // parseBackend reads NAME=TARGET or TARGET. A URL may contain "=" itself, so a NAME is only what stands before a "=" and
@@ -83,10 +91,10 @@ func parseBackend(v string) (Backend, error) {
 	}
 	u, err := url.Parse(b.Target)
 	switch {
-	case err != nil || u.Host == "" || (u.Scheme != "http" && u.Scheme != "https"):
-		return b, fmt.Errorf("%q is neither NAME=URL nor URL (http or https)", v)
-	case u.User != nil:
+	case err == nil && u.User != nil:
 		return b, errors.New("a backend's URL must not contain a user or password")
+	case err != nil || u.Host == "" || (u.Scheme != "http" && u.Scheme != "https"):
+		return b, errors.New("give NAME=URL or URL, http or https, with a host")
 	}
 	return b, nil
 }

@@ -34,7 +34,7 @@ func TestParseOptionsNamesTheMistake(t *testing.T) {
 		"an argument":        {[]string{"http://h"}, `"http://h"`},
 		"no port":            {[]string{"--listen", "localhost"}, "--listen"},
 		"stdio":              {[]string{"--backend", "a=stdio:npx x"}, "stdio"},
-		"no scheme":          {[]string{"--backend", "a=h:80"}, "neither"},
+		"no scheme":          {[]string{"--backend", "a=h:80"}, "NAME=URL"},
 		"password in a URL":  {[]string{"--backend", "a=http://u:p@h/"}, "password"},
 		"name twice":         {[]string{"--backend", "a=http://h/", "--backend", "a=http://i/"}, `"a"`},
 		"no auth, worldwide": {[]string{"--no-auth", "--listen", ":80"}, "loopback"},
