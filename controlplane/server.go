@@ -28,7 +28,9 @@ type Options struct {
 type Server struct{}
 
 // New checks cfg and builds the server; it starts nothing.
-func New(cfg *Config, o Options) (*Server, error) { return nil, errors.New("controlplane: not built yet") }
+func New(cfg *Config, o Options) (*Server, error) {
+	return nil, errors.New("controlplane: not built yet")
+}
 
 // Run blocks until ctx ends or a part fails; everything that it started has ended when it returns.
 func (s *Server) Run(ctx context.Context) error { return errors.New("controlplane: not built yet") }

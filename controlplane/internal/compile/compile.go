@@ -74,20 +74,20 @@ type Host struct {
 	Document *routes.VirtualHost
 	List     *routes.HostList
 	Problems []Problem
-	// Whole: every backend that the config names was heard of, by a catalog or by the routes that stand published. Until then
-	// names are missing for no fault of theirs.
-	Whole bool
 }
+
+// Whole reports whether every backend that the config names was heard of, by a catalog or by the routes that stand published.
+// Until then names are missing for no fault of theirs.
+func (h Host) Whole() bool { return len(h.List.Missing) == 0 }
 
 // Host compiles one host of the config.
 func (c *Compiler) Host(host *config.VirtualHost) Host {
 	h := hostCompiler{
 		in: &c.in, host: host, known: c.known,
-		prev:  cmp.Or(c.in.Previous[host.ID], &routes.VirtualHost{}),
-		whole: true,
+		prev: cmp.Or(c.in.Previous[host.ID], &routes.VirtualHost{}),
 	}
 	doc, list := h.compile()
-	return Host{doc, list, h.problems, h.whole}
+	return Host{doc, list, h.problems}
 }
 
 // hostCompiler compiles one host.
@@ -97,7 +97,7 @@ type hostCompiler struct {
 	known    map[routes.BackendID]*config.Backend
 	prev     *routes.VirtualHost // never nil
 	problems []Problem
-	whole    bool
+	missing  []routes.BackendID // in the order of the config
 }
 
 func (c *hostCompiler) problem(code string, backend routes.BackendID, subject, text string) {
@@ -139,6 +139,7 @@ func (c *hostCompiler) compile() (*routes.VirtualHost, *routes.HostList) {
 	list := &routes.HostList{
 		Tools: entriesOf(tools), Prompts: entriesOf(prompts),
 		Resources: entriesOf(resources), ResourceTemplates: entriesOf(templates),
+		Missing: c.missing,
 	}
 	return doc, list
 }

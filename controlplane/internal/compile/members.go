@@ -23,11 +23,12 @@ func (c *hostCompiler) members() []member {
 		conf := c.known[use.Name]
 		if conf == nil {
 			c.problem(CodeBackendUndefined, use.Name, "", "no config and no discovery source defines this backend")
-			c.whole = false
+			c.missing = append(c.missing, use.Name)
 			continue
 		}
 		if conf.Stdio != nil {
 			c.problem(CodeStdioUnsupported, use.Name, "", "this build runs no stdio backends; nothing of it is published")
+			c.missing = append(c.missing, use.Name)
 			continue
 		}
 		m := member{use: use, route: conf.Route, cat: c.in.Catalogs[use.Name]}
@@ -38,7 +39,7 @@ func (c *hostCompiler) members() []member {
 			prev, stands := c.prev.Backends[use.Name]
 			if !stands {
 				c.problem(CodeBackendUnheard, use.Name, "", "the backend has never answered; nothing of it is published yet")
-				c.whole = false
+				c.missing = append(c.missing, use.Name)
 				continue
 			}
 			c.problem(CodeBackendUnheard, use.Name, "", "no catalog of this backend is known; what stands published stays")

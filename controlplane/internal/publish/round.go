@@ -206,7 +206,7 @@ func (c *Controller) writeHosts(ctx context.Context, conf *config.Config) error 
 		id := conf.VirtualHosts[i].ID
 		keep[id] = true
 		next, stands := c.compiled[id], c.standing.hosts[id]
-		if next.fault != nil || (!next.host.Whole && !c.settled) {
+		if next.fault != nil || (!next.host.Whole() && !c.settled) {
 			continue
 		}
 		if stands == nil {

@@ -1,0 +1,225 @@
+package listing
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"go.uber.org/zap"
+
+	"github.com/weir-mcp/weir/controlplane/internal/catalog"
+	"github.com/weir-mcp/weir/routes"
+)
+
+// Pauses after a read that failed.
+const (
+	minRetry = 100 * time.Millisecond
+	maxRetry = 2 * time.Second
+)
+
+// batch is how many hosts are held in memory, encoded, at once.
+const batch = 64
+
+// read reads what changed until ctx ends, and what failed again until it succeeds.
+func (s *Store) read(ctx context.Context) {
+	poll := time.NewTicker(s.o.Poll)
+	defer poll.Stop()
+	retry := time.NewTimer(maxRetry)
+	retry.Stop()
+	pause := time.Duration(0)
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-s.wake:
+		case <-poll.C:
+		case <-retry.C:
+		}
+		err := s.refresh(ctx)
+		switch {
+		case ctx.Err() != nil:
+			return
+		case err == nil:
+			pause = 0
+			retry.Stop()
+		default:
+			pause = min(max(minRetry, 2*pause), maxRetry)
+			retry.Reset(pause)
+			if s.Reachable() {
+				s.log.Warn("published state not read, will be repeated", zap.Duration("pause", pause), zap.Error(err))
+			}
+		}
+	}
+}
+
+// refresh reads what is dirty. What could not be read stays dirty.
+func (s *Store) refresh(ctx context.Context) error {
+	if err := s.readIndex(ctx); err != nil {
+		return err
+	}
+	s.mu.RLock()
+	ids := make([]routes.HostID, 0, len(s.dirty))
+	for id := range s.dirty {
+		ids = append(ids, id)
+	}
+	s.mu.RUnlock()
+	slices.Sort(ids)
+	for part := range slices.Chunk(ids, batch) {
+		if err := s.readHosts(ctx, part); err != nil {
+			return err
+		}
+	}
+	changed, err := s.readCatalogs(ctx)
+	s.rebuild(changed)
+	return err
+}
+
+// readIndex finds what changed where events can't tell: after a reset, and until everything is published.
+func (s *Store) readIndex(ctx context.Context) error {
+	s.mu.Lock()
+	needed, reset := s.reset || !s.complete, s.reset
+	s.reset = false // a reset that arrives from now on counts again
+	s.mu.Unlock()
+	if !needed {
+		return nil
+	}
+	index, meta, err := s.o.Changes.Index(ctx)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if err != nil {
+		s.reset = s.reset || reset
+		return fmt.Errorf("read index: %w", err)
+	}
+	s.synced, s.complete = true, meta.Complete
+	for id, e := range index {
+		v := s.views[id]
+		if v == nil && !e.Removed || v != nil && e.Version.Supersedes(v.version) {
+			s.dirty[id] = true
+		}
+	}
+	return nil
+}
+
+// readHosts reads documents and lists of dirty hosts and swaps their views.
+func (s *Store) readHosts(ctx context.Context, ids []routes.HostID) error {
+	records, err := s.o.Hosts.Hosts(ctx, ids)
+	if err != nil {
+		return fmt.Errorf("read hosts: %w", err)
+	}
+	lists := make(map[routes.HostID]*routes.HostList, len(records))
+	for id, rec := range records {
+		if rec.Removed {
+			continue
+		}
+		raw, err := s.o.Hosts.List(ctx, id)
+		if errors.Is(err, routes.ErrUnknownHost) || errors.Is(err, routes.ErrNotPublished) {
+			continue // removed in between: an event says so
+		}
+		if err != nil {
+			return fmt.Errorf("read list of host %q: %w", id, err)
+		}
+		if lists[id], err = routes.DecodeList(raw); err != nil {
+			s.log.Error("published list not readable, the last good one stays", zap.String("host", string(id)), zap.Error(err))
+		}
+	}
+	// The catalogs after the lists: they are written before them, so that what a list refers to is there.
+	changed, err := s.readCatalogs(ctx)
+	if err != nil {
+		return err
+	}
+	for _, id := range ids {
+		s.put(id, records[id], lists[id])
+	}
+	s.rebuild(changed)
+	return nil
+}
+
+// put takes what was read of a host. What can't be used leaves the last good view; an absent host removes nothing.
+func (s *Store) put(id routes.HostID, rec routes.HostRecord, list *routes.HostList) {
+	var next *view
+	if rec.Document != nil && list != nil {
+		doc, err := routes.DecodeHost(rec.Document)
+		if err == nil {
+			err = doc.Validate()
+		}
+		if err != nil {
+			s.log.Error("published document not usable, the last good one stays", zap.String("host", string(id)), zap.Error(err))
+		} else {
+			next = newView(rec.Version, doc, list, s.cats, s.current(id), time.Now())
+		}
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.dirty, id)
+	switch v := s.views[id]; {
+	case rec.Removed:
+		delete(s.views, id)
+	case next != nil && (v == nil || rec.Version.Supersedes(v.version)):
+		s.views[id] = next
+	}
+}
+
+func (s *Store) current(id routes.HostID) *view {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	return s.views[id]
+}
+
+// readCatalogs reads the catalogs whose digest changed and returns their backends.
+func (s *Store) readCatalogs(ctx context.Context) ([]routes.BackendID, error) {
+	digests, err := s.o.Catalogs.Catalogs(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("read catalogs: %w", err)
+	}
+	var changed []routes.BackendID
+	for id, digest := range digests {
+		if have := s.cats[id]; have != nil && have.digest == digest {
+			continue
+		}
+		raw, digest, err := s.o.Catalogs.Catalog(ctx, id)
+		if errors.Is(err, routes.ErrNotPublished) {
+			continue // removed in between
+		}
+		if err != nil {
+			return changed, fmt.Errorf("read catalog of backend %q: %w", id, err)
+		}
+		cat, err := catalog.Decode(raw)
+		if err != nil {
+			s.log.Error("published catalog not readable, the last good one stays", zap.String("backend", string(id)), zap.Error(err))
+			continue
+		}
+		s.cats[id] = newBackendItems(digest, cat)
+		changed = append(changed, id)
+	}
+	for id := range s.cats {
+		if _, stands := digests[id]; !stands && len(digests) > 0 { // none at all: the store lost its data
+			delete(s.cats, id)
+		}
+	}
+	return changed, nil
+}
+
+// rebuild builds the views anew that show items of the changed backends, and forgets superseded views whose time is over.
+func (s *Store) rebuild(changed []routes.BackendID) {
+	now := time.Now()
+	s.mu.RLock()
+	var stale []*view
+	for _, v := range s.views {
+		if slices.ContainsFunc(changed, v.uses) || v.older != nil && v.older.prune(now, depth) != v.older {
+			stale = append(stale, v)
+		}
+	}
+	s.mu.RUnlock()
+	for _, v := range stale {
+		next := newView(v.version, v.doc, v.list, s.cats, v, now)
+		next.older = v.older.prune(now, depth)
+		next.index = v.index
+		s.mu.Lock()
+		if s.views[v.doc.ID] == v {
+			s.views[v.doc.ID] = next
+		}
+		s.mu.Unlock()
+	}
+}

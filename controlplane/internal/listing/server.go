@@ -1,0 +1,113 @@
+package listing
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"time"
+
+	"go.uber.org/zap"
+
+	"github.com/weir-mcp/weir/routes"
+	"github.com/weir-mcp/weir/routes/wire"
+)
+
+// defaultTTL is the ttlMs of a list whose backends say nothing, and of server/discover: about what a publish takes. Until
+// list changes are announced to clients, they learn of one by asking again.
+const defaultTTL = time.Second
+
+// ServerOptions of a Server.
+type ServerOptions struct {
+	Store *Store
+	// Public: results are the same for every caller, since there is no auth. False: cacheScope is private.
+	Public bool
+	Log    *zap.Logger
+}
+
+// Server answers the control plane's methods. Safe for concurrent use.
+type Server struct {
+	store      *Store
+	cacheScope string
+	log        *zap.Logger
+}
+
+// NewServer checks the options; it starts nothing.
+func NewServer(o ServerOptions) (*Server, error) {
+	if o.Store == nil {
+		return nil, errors.New("listing: Store is required")
+	}
+	s := &Server{store: o.Store, cacheScope: "private", log: o.Log}
+	if o.Public {
+		s.cacheScope = "public"
+	}
+	if s.log == nil {
+		s.log = zap.NewNop()
+	}
+	return s, nil
+}
+
+// Resolve finds a host's table: wire.Options.Resolve.
+func (s *Server) Resolve(_ context.Context, id routes.HostID) (*routes.Index, error) {
+	v, err := s.store.view(id)
+	if err != nil {
+		return nil, err
+	}
+	ix, err := v.index()
+	if err != nil { // the store takes valid documents only
+		s.log.Error("table not built", zap.String("host", string(id)), zap.Error(err))
+		return nil, routes.ErrUnavailable
+	}
+	return ix, nil
+}
+
+// Dispatch answers one request or notification: wire.Options.Dispatch.
+func (s *Server) Dispatch(w *wire.Response, r *wire.Request) {
+	if r.ID == nil {
+		w.Accepted()
+		return
+	}
+	result, err := s.answer(r)
+	if err != nil {
+		w.Fail(err)
+		return
+	}
+	w.Result(result)
+}
+
+func (s *Server) answer(r *wire.Request) (json.RawMessage, *wire.Error) {
+	v, err := s.store.view(r.Index.Host().ID)
+	if err != nil { // removed since Resolve
+		return nil, wire.Internal("", "")
+	}
+	if m, ok := listMethodOf(r.Method); ok {
+		return s.list(v, m, r)
+	}
+	switch r.Method {
+	case "server/discover":
+		if r.Era == wire.Modern {
+			return s.discover(v.doc), nil
+		}
+	case "initialize":
+		if r.Era == wire.Legacy {
+			return initialize(v.doc, r.Params)
+		}
+	case "ping":
+		if r.Era == wire.Legacy {
+			return json.RawMessage("{}"), nil
+		}
+	case "tools/call", "prompts/get", "resources/read":
+		return nil, wire.InvalidRequest(r.Method + " is served by the dataplane")
+	}
+	return nil, notServed(r)
+}
+
+// notServed refuses a method, with words for those that a later version of Weir will serve.
+func notServed(r *wire.Request) *wire.Error {
+	e := wire.MethodNotFound()
+	switch r.Method {
+	case "completion/complete", "subscriptions/listen", "resources/subscribe", "resources/unsubscribe", "logging/setLevel",
+		"tasks/list", "tasks/get", "tasks/update", "tasks/cancel", "tasks/result":
+		e.Message = r.Method + " is not served by this gateway yet"
+	}
+	return e
+}
