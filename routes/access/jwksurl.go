@@ -7,6 +7,7 @@ import (
 	"net"
 	"net/http"
 	"net/netip"
+	"strings"
 	"time"
 )
 
@@ -14,7 +15,11 @@ import (
 // follows a redirect to another host or away from https, which would let somebody else say what the keys are.
 func jwksClient(passed *http.Client) *http.Client {
 	if passed == nil {
-		passed = &http.Client{Transport: &http.Transport{
+		passed = &http.Client{}
+	}
+	c := *passed
+	if c.Transport == nil {
+		c.Transport = &http.Transport{
 			Proxy:                  nil, // none from the environment
 			DialContext:            (&net.Dialer{Timeout: 5 * time.Second}).DialContext,
 			TLSHandshakeTimeout:    5 * time.Second,
@@ -22,16 +27,15 @@ func jwksClient(passed *http.Client) *http.Client {
 			DisableKeepAlives:      true, // one request in five minutes
 			DisableCompression:     true, // a bound on bytes then is one on what we hold
 			ForceAttemptHTTP2:      true,
-		}}
+		}
 	}
-	c := *passed
 	c.Jar = nil
 	c.CheckRedirect = func(r *http.Request, via []*http.Request) error {
 		first := via[0].URL
 		switch {
 		case len(via) > 3:
 			return errors.New("more than 3 redirects")
-		case r.URL.Host != first.Host, r.URL.Scheme != first.Scheme, r.URL.User != nil:
+		case !strings.EqualFold(r.URL.Host, first.Host), r.URL.Scheme != first.Scheme, r.URL.User != nil:
 			return errors.New("redirect to another host or scheme refused")
 		}
 		return nil

@@ -29,9 +29,10 @@ type keyStore struct {
 	parse func(doc []byte, algorithms []string) (*keySet, error)
 	// algorithms are the issuer's: they decide which keys are of use.
 	algorithms []string
-	// interval and retry are between fetches in the background, after a good and after a bad one.
+	// interval and retry are between fetches in the background, after a good and after a bad one. Zero: there is nothing to fetch
+	// anew.
 	interval, retry time.Duration
-	// onDemand: an unknown key is worth a fetch, gap after the last one at the earliest.
+	// onDemand: an unknown key is worth a fetch, urlGap after the last one at the earliest; the first set is loaded that way too.
 	onDemand bool
 	report   func(error)
 

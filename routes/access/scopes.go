@@ -96,8 +96,7 @@ func (s Scopes) AllowsTasks() bool { return s.granted&scopeTasks != 0 }
 
 // Equal reports whether both were compiled from the same grants, in the same order.
 func (s Scopes) Equal(o Scopes) bool {
-	return s.granted == o.granted &&
-		slices.EqualFunc(s.tools, o.tools, func(a, b routes.Glob) bool { return a.String() == b.String() })
+	return s.granted == o.granted && slices.Equal(s.tools, o.tools)
 }
 
 func (s Scopes) grants(k routes.Kind) bool {

@@ -37,7 +37,7 @@ type Options struct {
 	// Revoked is asked on every Verify, for remembered tokens too, so it must be fast. Nil: nothing is revoked.
 	Revoked func(*Identity) bool
 	// OnError is told of each refresh of keys that went wrong; the last good keys stay. A fault of a file is told once, not at
-	// each look. It must not block. Nil: dropped.
+	// each look. It must not block, and may be called for several issuers at once. Nil: dropped.
 	OnError func(issuer string, err error)
 }
 
@@ -150,10 +150,12 @@ func newKeyStore(c Issuer, o *Options, client *http.Client) *keyStore {
 		s.load = func(context.Context) ([]byte, error) { return readFile(c.PublicKeyFile) }
 	default:
 		s.field, s.parse = "hmac_secret", parseSecret
+		if o.Secret == nil {
+			s.interval = 0
+			s.load = func(context.Context) ([]byte, error) { return []byte(c.HMACSecret), nil }
+			break
+		}
 		s.load = func(context.Context) ([]byte, error) {
-			if o.Secret == nil {
-				return []byte(c.HMACSecret), nil
-			}
 			secret, err := o.Secret(c.Issuer)
 			return []byte(secret), err
 		}
@@ -166,8 +168,11 @@ func newKeyStore(c Issuer, o *Options, client *http.Client) *keyStore {
 func (v *Verifier) Run(ctx context.Context) error {
 	var wg sync.WaitGroup
 	for _, is := range v.issuers {
-		wg.Go(func() { is.keys.run(ctx) })
+		if is.keys.interval > 0 {
+			wg.Go(func() { is.keys.run(ctx) })
+		}
 	}
+	<-ctx.Done()
 	wg.Wait()
 	return nil
 }
@@ -214,6 +219,9 @@ func (v *Verifier) verify(ctx context.Context, s, resource string, now time.Time
 	name, err := t.claims.text("iss")
 	if err != nil {
 		return nil, refuse("%v", err)
+	}
+	if name == "" {
+		return nil, refuse("no iss")
 	}
 	is := v.issuers[name]
 	if is == nil {
