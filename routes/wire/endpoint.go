@@ -251,7 +251,7 @@ func (x *exchange) selectHost() bool {
 	id := x.req.Identity
 	if x.path.kind == pathHost {
 		host := routes.HostID(x.path.host)
-		if !routes.ValidID(x.path.host) || !id.MayUse(host) {
+		if x.malformedHost() || !id.MayUse(host) {
 			x.unknownHost()
 			return false
 		}

@@ -38,11 +38,14 @@ func (x *exchange) resource() string {
 
 // safeEndpoint returns the endpoint's path; one with a malformed host is not echoed.
 func (x *exchange) safeEndpoint() string {
-	if x.path.host != "" && !routes.ValidID(x.path.host) {
+	if x.malformedHost() {
 		return mcpPath
 	}
 	return x.path.endpoint
 }
+
+// malformedHost reports whether the path names a host that can't exist.
+func (x *exchange) malformedHost() bool { return x.path.named && !routes.ValidID(x.path.host) }
 
 // metadataURL returns where the metadata of the endpoint that was called stands; empty where there is no auth.
 func (x *exchange) metadataURL() string {
@@ -84,7 +87,7 @@ func (x *exchange) serveMetadata() {
 	switch {
 	case x.r.Method == http.MethodOptions:
 		x.preflight()
-	case x.path.host != "" && !routes.ValidID(x.path.host):
+	case x.malformedHost():
 		x.unknownHost()
 	case x.e.o.Auth == nil:
 		x.refuse(http.StatusNotFound, "not_found", "Not found")

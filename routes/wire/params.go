@@ -1,6 +1,7 @@
 package wire
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"net/http"
@@ -22,7 +23,7 @@ type param struct {
 // ParseParamSpec compiles a tool's input schema. An error says which of the rules of x-mcp-header the schema breaks: such a
 // tool must be left out of lists.
 func ParseParamSpec(schema json.RawMessage) (*ParamSpec, error) {
-	if !strings.Contains(string(schema), "x-mcp-header") && !strings.Contains(string(schema), `\u`) {
+	if !bytes.Contains(schema, []byte(keyAnnotation)) && !bytes.Contains(schema, []byte(`\u`)) {
 		return nil, nil // most schemas
 	}
 	root, err := ParseObject(schema)

@@ -15,7 +15,8 @@ const (
 // endpointPath is a request's path, taken apart.
 type endpointPath struct {
 	kind     pathKind
-	host     string // as it stands in the path, not checked; empty: the path names none
+	host     string // as it stands in the path, not checked, with pathHost or pathMetadata
+	named    bool   // the path names a host, be it an empty one
 	endpoint string // the path of the MCP endpoint that is meant: /mcp or /servers/{host}/mcp
 }
 
@@ -61,8 +62,8 @@ func mcpEndpoint(raw string) endpointPath {
 		return endpointPath{}
 	}
 	host, ok := strings.CutSuffix(rest, mcpPath)
-	if !ok || strings.Contains(host, "/") {
+	if !ok {
 		return endpointPath{}
 	}
-	return endpointPath{kind: pathHost, host: host, endpoint: raw}
+	return endpointPath{kind: pathHost, host: host, named: true, endpoint: raw}
 }

@@ -42,8 +42,12 @@ const (
 // writePiece is how much is written under one deadline, so that a slow but living reader of a large answer is not cut.
 const writePiece = 64 << 10
 
-// Result answers with a result: raw JSON of the result member.
+// Result answers with a result: raw JSON of the result member. A notification has no result: it is [Response.Accepted].
 func (w *Response) Result(result json.RawMessage) {
+	if w.id == nil {
+		w.Accepted()
+		return
+	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	head := make([]byte, 0, 40+len(w.id))
@@ -195,10 +199,8 @@ func (w *Response) document(status int, parts ...[]byte) {
 	case finished:
 		return
 	case streaming:
-		if w.err == nil {
-			_ = w.event(parts...) // kept in w.err
-		}
 		w.end()
+		_ = w.event(parts...) // kept in w.err
 		return
 	}
 	n := 0
@@ -216,6 +218,7 @@ func (w *Response) document(status int, parts ...[]byte) {
 			return
 		}
 	}
+	_ = w.flush() // kept in w.err
 }
 
 func (w *Response) end() {
@@ -254,6 +257,7 @@ func (w *Response) write(p []byte) error {
 }
 
 // flush sends what is buffered and then lifts the deadline: on HTTP/2 it would end the stream even while nothing is written.
+// After the last message it stays, for what net/http still has to write.
 func (w *Response) flush() error {
 	if w.err != nil {
 		return w.err
@@ -263,7 +267,9 @@ func (w *Response) flush() error {
 		w.err = err
 		return err
 	}
-	_ = w.rc.SetWriteDeadline(time.Time{}) // not every writer has deadlines
+	if w.state != finished {
+		_ = w.rc.SetWriteDeadline(time.Time{}) // not every writer has deadlines
+	}
 	return nil
 }
 

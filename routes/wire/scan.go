@@ -54,9 +54,6 @@ func ScanMessage(doc []byte) (Scan, error) {
 		return s, fmt.Errorf("%w: not an object", ErrNotMessage)
 	}
 	sc.envelope()
-	if sc.deep {
-		sc.problem = fmt.Sprintf("nested deeper than %d", maxDepth)
-	}
 	if sc.problem == "" {
 		sc.problem = s.classify()
 	}

@@ -123,7 +123,7 @@ func ErrorFor(client Era, backendErr json.RawMessage) (json.RawMessage, *Error) 
 		return nil, Internal(ReasonBadResponse, "")
 	}
 	var code json.RawMessage
-	var from, to int
+	var from, to, codes int
 	var message bool
 	for w.enter(); ; {
 		name, ok := w.member()
@@ -134,6 +134,7 @@ func ErrorFor(client Era, backendErr json.RawMessage) (json.RawMessage, *Error) 
 		case "code":
 			code = w.value()
 			from, to = start, w.i
+			codes++
 		case "message":
 			_, message = text(w.value())
 		default:
@@ -141,7 +142,7 @@ func ErrorFor(client Era, backendErr json.RawMessage) (json.RawMessage, *Error) 
 		}
 	}
 	n, ok := integer(string(code))
-	if !ok || !message {
+	if !ok || !message || codes != 1 {
 		return nil, Internal(ReasonBadResponse, "")
 	}
 	replaced := int(n)

@@ -10,12 +10,17 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 )
 
-// maxDepth is how deep arrays and objects may nest in a message.
-const maxDepth = 256
+const (
+	maxDepth = 256     // how deep arrays and objects may nest in a client's message
+	maxNames = 1 << 16 // how many members one object may have: telling duplicates takes 220 bytes a name
+)
 
 // checkStrict refuses what is not exactly one JSON value: bad grammar, a byte order mark, invalid UTF-8, lone surrogates,
-// trailing data (-32700), duplicate names at any depth and extreme nesting (-32600).
+// trailing data (-32700), duplicate names at any depth and extreme nesting or width (-32600).
 func checkStrict(b []byte) *Error {
+	if bytes.Count(b, []byte{':'}) > maxNames && tooWide(b) {
+		return invalidRequest(fmt.Sprintf("an object with more than %d members", maxNames))
+	}
 	if jsontext.Value(b).IsValid() { // allocates nothing
 		return nil
 	}
@@ -36,6 +41,33 @@ func checkStrict(b []byte) *Error {
 		return parseError(fmt.Sprintf("at byte %d", syntax.ByteOffset))
 	}
 	return parseError("not JSON")
+}
+
+// tooWide reports whether an object of b has more than maxNames members. b need not be well-formed.
+func tooWide(b []byte) bool {
+	var names [maxDepth + 1]int // by depth; deeper down is refused anyway
+	depth := 0
+	for w := (walker{b: b}); w.i < len(b); w.i++ {
+		switch b[w.i] {
+		case '"':
+			w.str()
+			w.i--
+		case '{', '[':
+			if depth++; depth <= maxDepth {
+				names[depth] = 0
+			}
+		case '}', ']':
+			depth = max(0, depth-1)
+		case ':':
+			if depth > maxDepth {
+				continue
+			}
+			if names[depth]++; names[depth] > maxNames {
+				return true
+			}
+		}
+	}
+	return false
 }
 
 // walker steps through JSON that is known to be well-formed; on anything else it stops somewhere inside b. Slices that it
