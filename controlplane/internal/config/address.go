@@ -12,8 +12,8 @@ import (
 func (c *checker) address(path, addr string) string {
 	if _, port, err := net.SplitHostPort(addr); err != nil {
 		c.fault(path, "%q is not HOST:PORT", addr)
-	} else if n, err := strconv.ParseUint(port, 10, 16); err != nil {
-		c.fault(path, "%d is not a port; want 0 to 65535, where 0 takes a free one", n)
+	} else if _, err := strconv.ParseUint(port, 10, 16); err != nil {
+		c.fault(path, "%q is not a port; want 0 to 65535, where 0 takes a free one", port)
 	}
 	return addr
 }

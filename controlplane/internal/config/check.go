@@ -38,7 +38,7 @@ func (c *checker) warn(code, path, format string, args ...any) {
 
 func (c *checker) config(f *file) *Config {
 	cfg := &Config{
-		Redis:          redisstore.Config(f.Redis),
+		Redis:          f.Redis,
 		Listen:         c.address("listen", f.Listen),
 		AdminListen:    c.address("admin_listen", f.AdminListen),
 		OpsListen:      c.address("ops_listen", f.OpsListen),
@@ -89,8 +89,9 @@ func (c *checker) redis(r *redisstore.Config) {
 	for _, s := range []struct {
 		path  string
 		value *string
-	}{{"redis.url", &r.URL}, {"redis.username", &r.Username}, {"redis.password", &r.Password}} {
-		if s.path == "redis.password" {
+	}{{"redis.url", &r.URL}, {"redis.username", &r.Username}, {"redis.password", &r.Password},
+		{"redis.sentinel_username", &r.SentinelUsername}, {"redis.sentinel_password", &r.SentinelPassword}} {
+		if strings.HasSuffix(s.path, "password") {
 			c.literal(s.path, *s.value)
 		}
 		ok = c.own(s.path, s.value) && ok

@@ -14,7 +14,7 @@ import (
 
 // file is the file as written. docs/config.md is checked against its tags by a test.
 type file struct {
-	Redis          redisBlock            `yaml:"redis"`
+	Redis          redisstore.Config     `yaml:"redis"`
 	Listen         string                `yaml:"listen"`
 	AdminListen    string                `yaml:"admin_listen"`
 	OpsListen      string                `yaml:"ops_listen"`
@@ -46,22 +46,12 @@ const (
 
 func defaults() file {
 	return file{
-		Redis:  redisBlock{KeyPrefix: defaultKeyPrefix},
+		Redis:  redisstore.Config{KeyPrefix: defaultKeyPrefix},
 		Listen: defaultListen, AdminListen: defaultAdminListen,
 		OpsListen: defaultOpsListen,
 		Discovery: discoveryBlock{Interval: defaultInterval, Timeout: defaultTimeout, Parallel: defaultParallel},
 		LogLevel:  "info",
 	}
-}
-
-// redisBlock is a mapping, or a bare string: the URL.
-type redisBlock redisstore.Config
-
-func (b *redisBlock) UnmarshalYAML(n *yaml.Node) error {
-	if n.Kind == yaml.ScalarNode {
-		return process.DecodeNode(n, "redis", &b.URL)
-	}
-	return process.DecodeNode(n, "redis", (*redisstore.Config)(b))
 }
 
 type tokenBlock struct {
