@@ -253,10 +253,10 @@ func (s *ParamSpec) Headers(arguments json.RawMessage) (http.Header, *Error) {
 // find returns the argument at the path; nil when it is absent or null.
 func (p param) find(raw json.RawMessage) (json.RawMessage, *Error) {
 	for _, name := range p.path {
-		if !isObject(raw) {
+		w := walker{b: raw}
+		if w.space(); w.peek() != '{' {
 			return nil, nil
 		}
-		w := walker{b: raw}
 		raw = nil
 		for w.enter(); ; {
 			n, ok := w.member()
