@@ -12,7 +12,7 @@ import (
 	"time"
 )
 
-// How keys are kept fresh. Source: CONTRACT "Tokens".
+// How keys are kept fresh; docs/security-tokens.md promises it to operators.
 const (
 	urlInterval  = 5 * time.Minute  // between background refreshes of a JWK set
 	urlRetry     = 15 * time.Second // after one that went wrong
@@ -23,6 +23,9 @@ const (
 )
 
 // keyStore holds one issuer's keys, the last good ones, and fetches new ones: one fetch at a time.
+//
+// JWK sets are decoded by jwkset but not refreshed by it or by keyfunc, which is built on it: theirs reads bodies without bound, lets
+// an empty set replace a good one, makes a request wait for its rate limiter, and fetches once per waiting request.
 type keyStore struct {
 	field string // of the config: public_key_file, jwks_url …
 	load  func(context.Context) ([]byte, error)
