@@ -44,7 +44,6 @@ func DecodeHost(doc []byte) (*VirtualHost, error) {
 	vh := new(VirtualHost)
 	err := json.Unmarshal(doc, vh, decodeOptions())
 	if err == nil && vh.Schema == SchemaVersion {
-		vh.shareStrings()
 		return vh, nil
 	}
 	// Another schema may have other types in any member, so that what failed above is no matter once it is read.
@@ -99,28 +98,6 @@ func encode(v any) ([]byte, error) {
 
 func decodeOptions() json.Options {
 	return jsonv1.FormatDurationAsNano(true)
-}
-
-// shareStrings lets the routes of a decoded document share their strings: every Backend is the key of its backend, and an
-// Upstream equal to the downstream name is that name. At 200 tools it saves two allocations of each route.
-func (vh *VirtualHost) shareStrings() {
-	ids := make(map[BackendID]BackendID, len(vh.Backends))
-	for id := range vh.Backends {
-		ids[id] = id
-	}
-	for _, m := range []map[string]ServiceRoute{
-		vh.Tools, vh.Prompts, vh.Resources, vh.ResourceTemplates, vh.ResourcePrefixes,
-	} {
-		for name, r := range m {
-			if id, ok := ids[r.Backend]; ok {
-				r.Backend = id
-			}
-			if r.Upstream == name {
-				r.Upstream = name
-			}
-			m[name] = r
-		}
-	}
 }
 
 // Version returns the document's place in the order.
