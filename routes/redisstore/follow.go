@@ -82,23 +82,23 @@ func (r *Reader) followOn(ctx context.Context, c redis.UniversalClient, apply fu
 	reached()
 	apply([]routes.Event{{Reset: true}})
 	for checked := time.Now(); ; {
-		entries, err := r.next(ctx, c, at.id)
+		entries, err := r.next(ctx, c, at.id, r.follow.block)
 		if err != nil {
 			return err
 		}
 		if events := at.take(entries); len(events) > 0 {
 			apply(events)
 		}
-		if time.Since(checked) < r.follow.check {
+		if len(entries) > 0 && time.Since(checked) < r.follow.check {
 			continue
 		}
 		checked = time.Now()
-		behind, err := r.behind(ctx, c, &at)
+		events, err := r.compare(ctx, c, &at)
 		if err != nil {
 			return err
 		}
-		if behind {
-			apply([]routes.Event{{Reset: true}})
+		if len(events) > 0 {
+			apply(events)
 		}
 	}
 }
@@ -128,12 +128,12 @@ func (r *Reader) head(ctx context.Context, c redis.UniversalClient) (cursor, err
 	return at, nil
 }
 
-// next waits for entries after id.
-func (r *Reader) next(ctx context.Context, c redis.UniversalClient, id string) ([]redis.XMessage, error) {
-	ctx, cancel := context.WithTimeout(ctx, r.follow.block+2*r.gate.timeout)
+// next returns the entries after id; it waits for the first one up to block, or not at all if that is negative.
+func (r *Reader) next(ctx context.Context, c redis.UniversalClient, id string, block time.Duration) ([]redis.XMessage, error) {
+	ctx, cancel := context.WithTimeout(ctx, max(block, 0)+2*r.gate.timeout)
 	defer cancel()
 	streams, err := c.XRead(ctx, &redis.XReadArgs{
-		Streams: []string{r.keys.changes(), id}, Count: eventsPerRead, Block: r.follow.block,
+		Streams: []string{r.keys.changes(), id}, Count: eventsPerRead, Block: block,
 	}).Result()
 	switch {
 	case errors.Is(err, redis.Nil):
@@ -186,18 +186,24 @@ func hostEvent(values map[string]any, incarnation string) (routes.Event, bool) {
 	}, true
 }
 
-// behind compares the cursor with the store, and moves it to the head if they differ: what the stream can't tell, such as data
-// loss after which the clock went back.
-func (r *Reader) behind(ctx context.Context, c redis.UniversalClient, at *cursor) (bool, error) {
+// compare finds what the stream can't tell: after data loss the entries of a new stream may have ids that are not above the last
+// one seen, if the clock went back or hardly moved. It returns what came meanwhile, and a Reset if that does not explain where
+// the store stands.
+func (r *Reader) compare(ctx context.Context, c redis.UniversalClient, at *cursor) ([]routes.Event, error) {
 	head, err := r.head(ctx, c)
+	if err != nil || head.incarnation == at.incarnation && head.sequence == at.sequence {
+		return nil, err
+	}
+	entries, err := r.next(ctx, c, at.id, -1)
 	if err != nil {
-		return false, err
+		return nil, err
 	}
-	if head.incarnation == at.incarnation && head.sequence == at.sequence {
-		return false, nil
+	events := at.take(entries)
+	if at.incarnation != head.incarnation || at.sequence < head.sequence {
+		*at = head
+		events = append(events, routes.Event{Reset: true})
 	}
-	*at = head
-	return true, nil
+	return events, nil
 }
 
 // ownConnection returns a client with the same way to Redis and one connection, which can be closed to end a blocked read.

@@ -16,6 +16,10 @@ import (
 	"github.com/weir-mcp/weir/routes"
 )
 
+// socketTimeout bounds what comes without a deadline: the client's own look at the cluster or the sentinels. Operations of this
+// package have one, which the client heeds.
+const socketTimeout = 5 * time.Second
+
 // Open makes a client with the bounds that Reader and Writer count on (they repeat an operation themselves, so the client does
 // not); it does not connect.
 func Open(c Config) (redis.UniversalClient, error) {
@@ -46,7 +50,7 @@ func (c *Config) openSingle() (redis.UniversalClient, error) {
 	if o.TLSConfig != nil || c.TLS != (routes.TLS{}) {
 		o.TLSConfig, o.Dialer = nil, dialTLS(c.TLS)
 	}
-	o.DialTimeout, o.ReadTimeout, o.WriteTimeout, o.PoolTimeout = DefaultTimeout, DefaultTimeout, DefaultTimeout, DefaultTimeout
+	o.DialTimeout, o.PoolTimeout, o.ReadTimeout, o.WriteTimeout = DefaultTimeout, DefaultTimeout, socketTimeout, socketTimeout
 	o.ContextTimeoutEnabled, o.MaxRetries, o.DialerRetries = true, -1, 1
 	o.MaintNotificationsConfig = noMaintenanceNotices()
 	return redis.NewClient(o), nil
@@ -67,7 +71,7 @@ func (c *Config) openCluster() (redis.UniversalClient, error) {
 	if o.TLSConfig != nil || c.TLS != (routes.TLS{}) {
 		o.TLSConfig, o.Dialer = nil, dialTLS(c.TLS)
 	}
-	o.DialTimeout, o.ReadTimeout, o.WriteTimeout, o.PoolTimeout = DefaultTimeout, DefaultTimeout, DefaultTimeout, DefaultTimeout
+	o.DialTimeout, o.PoolTimeout, o.ReadTimeout, o.WriteTimeout = DefaultTimeout, DefaultTimeout, socketTimeout, socketTimeout
 	o.ContextTimeoutEnabled, o.MaxRetries, o.DialerRetries = true, -1, 1
 	o.MaintNotificationsConfig = noMaintenanceNotices()
 	return redis.NewClusterClient(o), nil
@@ -78,7 +82,7 @@ func (c *Config) failover() *redis.FailoverOptions {
 		MasterName: c.MasterName, SentinelAddrs: c.Addrs,
 		SentinelUsername: c.SentinelUsername, SentinelPassword: c.SentinelPassword,
 		Username: c.Username, Password: c.Password,
-		DialTimeout: DefaultTimeout, ReadTimeout: DefaultTimeout, WriteTimeout: DefaultTimeout, PoolTimeout: DefaultTimeout,
+		DialTimeout: DefaultTimeout, PoolTimeout: DefaultTimeout, ReadTimeout: socketTimeout, WriteTimeout: socketTimeout,
 		ContextTimeoutEnabled: true, MaxRetries: -1, DialerRetries: 1,
 	}
 	if c.TLS != (routes.TLS{}) {

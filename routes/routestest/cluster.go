@@ -56,9 +56,9 @@ func (c *RedisCluster) Addrs() []string {
 }
 
 // FlushAll loses the data of every node.
-func (c *RedisCluster) FlushAll(ctx context.Context) {
+func (c *RedisCluster) FlushAll() {
 	for _, node := range c.Nodes {
-		node.do(ctx, "FLUSHALL")
+		node.Do("FLUSHALL")
 	}
 }
 

@@ -1,6 +1,7 @@
 package routestest
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -164,8 +165,12 @@ func (b *bench) wantHost(t *testing.T, l routes.Lease, c routes.HostChange) {
 	}
 	want := routes.HostRecord{
 		ID: c.ID, Version: routes.Version{Incarnation: l.Incarnation, Epoch: l.Epoch, Revision: c.Revision},
-		Sequence: h.Sequence, Digest: c.Digest, Document: c.Document,
+		Sequence: h.Sequence, Digest: c.Digest,
 	}
+	if !bytes.Equal(h.Document, c.Document) { // cmp takes seconds for a large one
+		t.Errorf("Host(%q) has a document of %d bytes, other than the %d published", c.ID, len(h.Document), len(c.Document))
+	}
+	h.Document = nil
 	if diff := cmp.Diff(want, h); diff != "" {
 		t.Errorf("Host(%q) (-want +got):\n%s", c.ID, diff)
 	}
@@ -173,8 +178,8 @@ func (b *bench) wantHost(t *testing.T, l routes.Lease, c routes.HostChange) {
 	if err != nil {
 		t.Fatalf("List(%q): %v", c.ID, err)
 	}
-	if diff := cmp.Diff(string(c.List), string(list)); diff != "" {
-		t.Errorf("List(%q) (-want +got):\n%s", c.ID, diff)
+	if !bytes.Equal(list, c.List) {
+		t.Errorf("List(%q) = %q, want %q", c.ID, list, c.List)
 	}
 }
 
