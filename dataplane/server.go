@@ -1,12 +1,32 @@
 package dataplane
 
 import (
+	"cmp"
 	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"errors"
+	"fmt"
 	"io"
+	"net"
 	"net/http"
+	"net/url"
+	"os"
+	"sync/atomic"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/redis/go-redis/v9"
 	"go.uber.org/zap"
+
+	"github.com/weir-mcp/weir/dataplane/internal/call"
+	"github.com/weir-mcp/weir/dataplane/internal/config"
+	"github.com/weir-mcp/weir/dataplane/internal/snapshot"
+	"github.com/weir-mcp/weir/routes/access"
+	"github.com/weir-mcp/weir/routes/egress"
+	"github.com/weir-mcp/weir/routes/redisstore"
+	"github.com/weir-mcp/weir/routes/secret"
+	"github.com/weir-mcp/weir/routes/wire"
 )
 
 // Options of a Server. The zero value is usable.
@@ -21,17 +41,189 @@ type Options struct {
 	Delegate http.Handler
 }
 
-// Server is one dataplane.
-type Server struct{}
+// Server is one dataplane. Run it once.
+type Server struct {
+	cfg     config.Config
+	o       Options
+	log     *zap.Logger
+	name    string // in the status that it reports
+	started time.Time
 
-// New wires a dataplane; it starts nothing.
-func New(cfg *Config, o Options) (*Server, error) { panic("stub") }
+	redis     redis.UniversalClient
+	reader    *redisstore.Reader
+	snapshots *snapshot.Store
+	verifier  *access.Verifier // nil: no auth
+	backends  *egress.Client
+	endpoint  *wire.Endpoint
 
-// Run serves until ctx ends, then drains. It returns nil on an orderly end.
-func (s *Server) Run(ctx context.Context) error { panic("stub") }
+	draining atomic.Bool
+}
+
+// New wires a dataplane, from the store to the endpoint; it starts nothing and connects nowhere. Its errors are mistakes in cfg,
+// which is not used afterwards.
+func New(cfg *Config, o Options) (*Server, error) {
+	s := &Server{cfg: *cfg, o: o, log: o.Log, started: time.Now()}
+	if s.log == nil {
+		s.log = zap.NewNop()
+	}
+	if s.o.Registry == nil {
+		s.o.Registry = prometheus.NewRegistry()
+	}
+	if err := s.cfg.Check(); err != nil {
+		return nil, err
+	}
+	m, err := newMetrics(s.o.Registry, !o.NoListeners)
+	if err != nil {
+		return nil, err
+	}
+	if s.name, err = uniqueName(); err != nil {
+		return nil, err
+	}
+	if s.redis, err = redisstore.Open(s.cfg.Redis); err != nil {
+		return nil, err
+	}
+	if s.reader, err = redisstore.NewReader(redisstore.Options{
+		Client: s.redis, Prefix: s.cfg.Redis.KeyPrefix, Observe: m.observeRedis,
+	}); err != nil {
+		return nil, err
+	}
+	if s.snapshots, err = snapshot.New(snapshot.Options{
+		Reader: s.reader, Log: s.log.Named("snapshot"), Registerer: s.o.Registry,
+	}); err != nil {
+		return nil, err
+	}
+	secrets, err := secret.NewResolver(s.cfg.Secrets)
+	if err != nil {
+		return nil, fmt.Errorf("secrets: %w", err)
+	}
+	if s.backends, err = egress.New(egress.Options{
+		ResponseLimit: int64(s.cfg.Limits.Response), Expand: secrets.Expand, Name: "weir", Version: version(),
+	}); err != nil {
+		return nil, err
+	}
+	delegate, err := s.delegate()
+	if err != nil {
+		return nil, err
+	}
+	handler, err := call.New(call.Options{
+		Backends: s.backends, Log: s.log.Named("call"), Registerer: s.o.Registry,
+		Expand: secrets.Expand, HasReference: secret.HasReference, Delegate: delegate,
+		CallsPerPrincipal: s.cfg.Limits.CallsPerPrincipal, CallsPerBackend: s.cfg.Limits.CallsPerBackend,
+		Public: s.cfg.NoAuth, Name: "weir", Version: version(),
+	})
+	if err != nil {
+		return nil, err
+	}
+	if !s.cfg.NoAuth {
+		if s.verifier, err = access.New(access.Options{
+			Config: s.cfg.Auth, Client: egress.HTTPClient(egress.ClientOptions{}), Secret: s.cfg.HMACSecret,
+			OnError: func(issuer string, err error) {
+				s.log.Warn("keys not refreshed", zap.String("issuer", issuer), zap.Error(err))
+			},
+		}); err != nil {
+			return nil, err
+		}
+	}
+	s.endpoint, err = wire.NewEndpoint(s.endpointOptions(handler, m))
+	return s, err
+}
+
+func (s *Server) endpointOptions(handler *call.Handler, m *metrics) wire.Options {
+	o := wire.Options{
+		Resolve:  s.snapshots.Get,
+		Dispatch: handler.Dispatch,
+		Limits: wire.Limits{
+			Body: int64(s.cfg.Limits.Body), MCPHeaders: s.cfg.Limits.MCPHeaders,
+			MCPHeaderValue: s.cfg.Limits.MCPHeaderValue, MCPHeadersTotal: s.cfg.Limits.MCPHeadersTotal,
+		},
+		PublicURL:      s.cfg.PublicURL,
+		AllowedOrigins: s.cfg.AllowedOrigins,
+		AllowedHosts:   s.cfg.AllowedHosts,
+		Loopback:       loopback(s.cfg.Listen),
+		Scopes:         []string{"mcp:tools", "mcp:resources", "mcp:prompts"},
+		Draining:       s.draining.Load,
+		OnDone:         m.onDone(s.log.Named("http")),
+		OnPanic: func(v any, stack []byte) {
+			s.log.Error("panic while answering", zap.Any("panic", v), zap.ByteString("stack", stack))
+		},
+	}
+	if s.cfg.NoAuth {
+		o.Anonymous = access.Anonymous(s.cfg.NoAuthHost)
+		return o
+	}
+	o.Auth = s.verifier
+	for _, i := range s.cfg.Auth.Issuers {
+		o.AuthServers = append(o.AuthServers, i.Issuer)
+	}
+	return o
+}
+
+// delegate is the way to the control plane; nil where delegated methods are refused.
+func (s *Server) delegate() (*call.Delegate, error) {
+	limit := int64(s.cfg.Limits.Response)
+	switch {
+	case s.o.Delegate != nil:
+		return &call.Delegate{
+			Transport: handlerTransport{s.o.Delegate}, Base: &url.URL{Scheme: "http", Host: "control-plane"},
+			KeepHost: true, ResponseLimit: limit,
+		}, nil
+	case s.cfg.DelegatedMethods != config.Forward:
+		return nil, nil
+	}
+	base, err := url.Parse(s.cfg.ControlPlane.URL)
+	if err != nil {
+		return nil, fmt.Errorf("control_plane.url: %w", err)
+	}
+	client := egress.HTTPClient(egress.ClientOptions{TLS: s.cfg.ControlPlane.TLS}) // its time-out is the client's own, not the transport's
+	return &call.Delegate{Transport: client.Transport, Base: base, ResponseLimit: limit}, nil
+}
 
 // Handler answers MCP. It works while Run runs.
-func (s *Server) Handler() http.Handler { panic("stub") }
+func (s *Server) Handler() http.Handler { return s.endpoint }
 
-// Ready is closed once the dataplane serves.
-func (s *Server) Ready() <-chan struct{} { panic("stub") }
+// Ready is closed once Redis was reached: from then on known hosts are served, whatever becomes of Redis.
+func (s *Server) Ready() <-chan struct{} { return s.snapshots.Reached() }
+
+// readiness is what /readyz says. It answers from memory.
+func (s *Server) readiness() (map[string]any, error) {
+	detail := map[string]any{"redis": "reachable"}
+	if age := s.snapshots.Age(); age > 0 {
+		detail["redis"] = "unreachable"
+		detail["snapshotAgeSeconds"] = age.Round(time.Millisecond).Seconds()
+	}
+	select {
+	case <-s.snapshots.Reached():
+	default:
+		detail["redis"] = "not reached yet"
+		return detail, errors.New("redis was not reached yet")
+	}
+	if s.draining.Load() {
+		return detail, errors.New("draining")
+	}
+	return detail, nil
+}
+
+// loopback reports whether a listen address takes connections from this machine only.
+func loopback(addr string) bool {
+	host, _, err := net.SplitHostPort(addr)
+	if err != nil {
+		return false
+	}
+	ip := net.ParseIP(host)
+	return host == "localhost" || ip != nil && ip.IsLoopback()
+}
+
+// uniqueName tells this process from others on the same host, and from itself before a restart.
+func uniqueName() (string, error) {
+	host, err := os.Hostname()
+	if err != nil {
+		return "", fmt.Errorf("host name: %w", err)
+	}
+	var b [4]byte
+	_, _ = rand.Read(b[:]) // never fails
+	return cmp.Or(host, "dataplane") + "-" + hex.EncodeToString(b[:]), nil
+}
+
+var _ interface {
+	Run(context.Context) error
+} = (*Server)(nil)

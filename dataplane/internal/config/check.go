@@ -13,7 +13,7 @@ import (
 
 // Check fills in what is zero and reports every fault, joined, each with the path of its field. It may be called again.
 func (c *Config) Check() error {
-	c.fill()
+	c.fill() // so that what is left out is never reported
 	errs := []error{
 		c.Redis.Validate("redis"),
 		c.TLS.Validate("tls"),
@@ -38,7 +38,7 @@ func (c *Config) Check() error {
 	default:
 		errs = append(errs, fmt.Errorf("delegated_methods: %q is neither reject nor forward", c.DelegatedMethods))
 	}
-	if t := c.ControlPlane.Token; t != "" && len(t) < 32 {
+	if t := c.ControlPlane.Token; t != "" && len(t) < 32 && !secret.HasReference(t) {
 		errs = append(errs, fmt.Errorf("control_plane.token: %d bytes, at least 32 are needed", len(t)))
 	}
 	switch c.LogLevel {
@@ -70,6 +70,7 @@ func (c *Config) Check() error {
 func (c *Config) fill() {
 	c.Listen = cmp.Or(c.Listen, "127.0.0.1:8080")
 	c.OpsListen = cmp.Or(c.OpsListen, "127.0.0.1:9080")
+	c.NoAuthHost = cmp.Or(c.NoAuthHost, "default")
 	c.DelegatedMethods = cmp.Or(c.DelegatedMethods, Reject)
 	c.Drain.Deadline = cmp.Or(c.Drain.Deadline, 30*time.Second)
 	c.LogLevel = cmp.Or(c.LogLevel, "info")
@@ -104,8 +105,12 @@ func (c *Config) expand() error {
 	one("redis.url", &c.Redis.URL)
 	one("redis.username", &c.Redis.Username)
 	one("redis.password", &c.Redis.Password)
+	one("redis.sentinel_username", &c.Redis.SentinelUsername)
+	one("redis.sentinel_password", &c.Redis.SentinelPassword)
 	one("control_plane.token", &c.ControlPlane.Token)
+	c.hmac = map[string]string{}
 	for i := range c.Auth.Issuers {
+		c.hmac[c.Auth.Issuers[i].Issuer] = c.Auth.Issuers[i].HMACSecret
 		one(fmt.Sprintf("auth.issuers[%d].hmac_secret", i), &c.Auth.Issuers[i].HMACSecret)
 	}
 	return errors.Join(errs...)

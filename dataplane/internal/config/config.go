@@ -7,6 +7,8 @@ import (
 	"os"
 	"time"
 
+	"go.yaml.in/yaml/v3"
+
 	"github.com/weir-mcp/weir/deploy/process"
 	"github.com/weir-mcp/weir/routes"
 	"github.com/weir-mcp/weir/routes/access"
@@ -48,6 +50,28 @@ type Config struct {
 
 	// NoAuth serves every caller without a token. No file can set it: it is standalone's --no-auth.
 	NoAuth bool `yaml:"-"`
+	// NoAuthHost is the virtual host that callers without a token get. Empty means "default".
+	NoAuthHost routes.HostID `yaml:"-"`
+
+	hmac map[string]string // by issuer, the secrets as the file has them
+}
+
+// HMACSecret returns an issuer's secret as it is now, so that a rotated one needs no restart.
+func (c *Config) HMACSecret(issuer string) (string, error) {
+	written, ok := c.hmac[issuer]
+	if !ok { // not from a file
+		for i := range c.Auth.Issuers {
+			if c.Auth.Issuers[i].Issuer == issuer {
+				return c.Auth.Issuers[i].HMACSecret, nil
+			}
+		}
+		return "", fmt.Errorf("issuer %q: not configured", issuer)
+	}
+	r, err := secret.NewResolver(secret.Policy{All: true})
+	if err != nil {
+		return "", err
+	}
+	return r.Expand(written)
 }
 
 // ControlPlane is how to reach the control plane.
@@ -111,10 +135,11 @@ func Load(path string) (*Config, error) {
 // Parse decodes doc over the defaults, expands the plane's own secrets and checks the result.
 func Parse(doc []byte) (*Config, error) {
 	c := Default()
-	if err := process.DecodeYAML(doc, c); err != nil {
-		return nil, err
+	err := process.DecodeYAML(doc, c)
+	if yaml.Unmarshal(doc, new(yaml.Node)) != nil {
+		return nil, err // no YAML at all: there are no fields to check
 	}
-	if err := errors.Join(c.expand(), c.Check()); err != nil {
+	if err := process.Locate(doc, errors.Join(err, c.expand(), c.Check())); err != nil {
 		return nil, err
 	}
 	return c, nil

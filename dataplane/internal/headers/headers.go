@@ -101,10 +101,10 @@ func (c *compiler) usable(field, name, from string) bool {
 	switch {
 	case !validName(name) || from != "" && !validName(from):
 		c.problem(field, name, "not a header name")
-	case Protected(name):
-		c.problem(field, name, "the header is protected")
 	case from != "" && secretOfCaller(from):
 		c.problem(field, name, fmt.Sprintf("the caller's %s never travels", http.CanonicalHeaderKey(from)))
+	case Protected(name):
+		c.problem(field, name, "the header is protected")
 	case from != "" && Protected(from):
 		c.problem(field, name, fmt.Sprintf("the caller's %s is protected", http.CanonicalHeaderKey(from)))
 	default:
@@ -117,8 +117,11 @@ func (c *compiler) usable(field, name, from string) bool {
 type Input struct {
 	// Caller is the client's header; read only.
 	Caller http.Header
-	// Params are the Mcp-Param-* headers of the call, already checked; nil: none.
+	// Params are the Mcp-Param-* headers computed from the arguments; nil: none.
 	Params http.Header
+	// ForwardParams passes on those of the caller that the tool's schema does not know, as the specification asks of whoever
+	// does not recognise them (2026-07-28, basic/transports/streamable-http, Server Behavior for Custom Headers).
+	ForwardParams bool
 	// Expand resolves secret references; see secret.Resolver.
 	Expand func(string) (string, error)
 	// SpanID is eight random bytes, asked for only where a trace is continued.
@@ -143,6 +146,15 @@ func (p *Plan) Header(in Input) (http.Header, error) {
 	}
 	for name, values := range in.Params {
 		put(name, values...)
+	}
+	if in.ForwardParams {
+		for name := range in.Caller {
+			if strings.HasPrefix(name, paramPrefix) && !computed(in.Params, name) {
+				if values := caller.values(name); len(values) > 0 && validName(name) {
+					put(name, values...)
+				}
+			}
+		}
 	}
 	for _, a := range p.add {
 		value := a.value
@@ -185,6 +197,19 @@ func (a added) expand(expand func(string) (string, error)) (string, error) {
 		return "", fmt.Errorf("header %s: the secret has characters that no header may carry: %w", a.name, ErrSecret)
 	}
 	return value, nil
+}
+
+const paramPrefix = "Mcp-Param-"
+
+// computed reports whether a backend might take name for one of params.
+func computed(params http.Header, name string) bool {
+	folded := fold(name)
+	for param := range params {
+		if fold(param) == folded {
+			return true
+		}
+	}
+	return false
 }
 
 // drop deletes every header that a backend might take for the one whose folded name is given.

@@ -38,6 +38,7 @@ func TestHeader(t *testing.T) {
 		backend routes.Backend
 		caller  http.Header
 		params  http.Header
+		forward bool
 		want    http.Header
 	}{
 		"nothing configured: nothing travels": {
@@ -94,6 +95,13 @@ func TestHeader(t *testing.T) {
 			params: http.Header{"Mcp-Param-Region": {"eu"}},
 			want:   http.Header{"Mcp-Param-Region": {"eu"}},
 		},
+		"Mcp-Param-* headers that nobody here knows are passed on": {
+			params: http.Header{"Mcp-Param-Region": {"eu"}, "Mcp-Param-User_id": {"7"}},
+			caller: http.Header{"Mcp-Param-Region": {"us"}, "Mcp-Param-Later": {"a", "b"}, "Mcp-Param-User-Id": {"8"}, "Mcp-Param-Hop": {"1"},
+				"Mcp_param_x": {"2"}, "Connection": {"mcp_param_hop"}},
+			forward: true,
+			want:    http.Header{"Mcp-Param-Region": {"eu"}, "Mcp-Param-User_id": {"7"}, "Mcp-Param-Later": {"a", "b"}},
+		},
 		"what Connection lists stays on its hop": {
 			backend: routes.Backend{PassthroughHeaders: []string{"X-A", "X-B"}, ForwardCaller: map[string]string{"X-D": "X-C"},
 				AddHeaders: map[string]routes.SecretRef{"X-Team": "platform"}},
@@ -137,7 +145,7 @@ func TestHeader(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			plan, _ := Compile(&tt.backend, hasReference)
-			got, err := plan.Header(Input{Caller: tt.caller, Params: tt.params, Expand: expand, SpanID: span})
+			got, err := plan.Header(Input{Caller: tt.caller, Params: tt.params, ForwardParams: tt.forward, Expand: expand, SpanID: span})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -210,7 +218,8 @@ func FuzzSmuggling(f *testing.F) {
 				caller[name] = append(caller[name], kv[1])
 			}
 		}
-		got, err := plan.Header(Input{Caller: caller, Params: http.Header{"Mcp-Param-Region": {"eu"}}, Expand: expand, SpanID: span})
+		got, err := plan.Header(Input{Caller: caller, Params: http.Header{"Mcp-Param-Region": {"eu"}},
+			ForwardParams: true, Expand: expand, SpanID: span})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -229,7 +238,9 @@ func FuzzSmuggling(f *testing.F) {
 					}
 				}
 			default:
-				t.Errorf("unexpected header %q", name)
+				if !strings.HasPrefix(name, "Mcp-Param-") || fold(name) == "mcp-param-region" || !validName(name) {
+					t.Errorf("unexpected header %q", name)
+				}
 			}
 		}
 	})

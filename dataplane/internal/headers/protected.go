@@ -22,19 +22,19 @@ func Protected(name string) bool {
 	case "connection", "proxy-connection", "keep-alive", "te", "trailer", "transfer-encoding", "upgrade",
 		"proxy-authenticate", "proxy-authorization", "http2-settings":
 		return true // of one hop; RFC 9110 § 7.6.1
-	case "mcp-session-id", "last-event-id", "mcp-method", "mcp-name", "mcp-protocol-version":
-		return true // the protocol's
+	case "last-event-id", "cookie", "cookie2":
+		return true // a client's affair with Weir
 	case traceParentFolded, traceStateFolded:
 		return true // set last, from the caller's own
 	}
-	return strings.HasPrefix(name, "x-forwarded-") || strings.HasPrefix(name, "mcp-param-")
+	return strings.HasPrefix(name, "x-forwarded-") || strings.HasPrefix(name, "mcp-") // the protocol's, today's and to come
 }
 
 // secretOfCaller reports whether a header of the caller is for Weir alone.
 func secretOfCaller(name string) bool {
 	switch fold(name) {
 	case "authorization", "proxy-authorization", "cookie", "cookie2":
-		return true
+		return true // checked before Protected, for the better message
 	}
 	return false
 }

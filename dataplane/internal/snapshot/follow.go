@@ -41,7 +41,7 @@ func (s *Store) state(reachable bool, err error) {
 	}
 	if reachable {
 		s.log.Info("store is reachable")
-		s.signal()
+		signal(s.wake)
 		return
 	}
 	s.log.Warn("store is unreachable: warm hosts keep serving", zap.Error(err))
@@ -72,7 +72,7 @@ func (s *Store) apply(events []routes.Event) {
 		}
 	}
 	s.mu.Unlock()
-	s.signal()
+	signal(s.wake)
 }
 
 // touch must be called with mu held. A cold host is read again only while somebody waits for it.
@@ -85,9 +85,9 @@ func (s *Store) touch(id routes.HostID, h *host, now time.Time) {
 	}
 }
 
-func (s *Store) signal() {
+func signal(c chan struct{}) {
 	select {
-	case s.wake <- struct{}{}:
+	case c <- struct{}{}:
 	default:
 	}
 }

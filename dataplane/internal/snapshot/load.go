@@ -64,9 +64,6 @@ func (s *Store) join(id routes.HostID) (*load, error) {
 		}
 		delete(s.absent, id)
 	}
-	if !s.reach.try(time.Now()) {
-		return nil, fmt.Errorf("read host %q: %w", id, routes.ErrUnavailable)
-	}
 	if h == nil {
 		h = &host{}
 		s.hosts[id] = h
@@ -94,7 +91,6 @@ func (s *Store) read(id routes.HostID, h *host, l *load) {
 		t := s.ticket(h)
 		s.mu.RUnlock()
 		rec, err := s.reader.Host(ctx, id)
-		s.reach.tried(err)
 		if err == nil && rec.Removed {
 			err = routes.ErrUnknownHost
 			s.put(id, h, rec, t)

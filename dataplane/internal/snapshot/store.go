@@ -14,7 +14,7 @@ import (
 )
 
 // Reader is where documents are published; *redisstore.Reader is one. Its methods bound themselves, and say
-// routes.ErrUnavailable when the store could not be reached.
+// routes.ErrUnavailable when the store could not be reached: at once, while it is known to be away.
 type Reader interface {
 	// Host reads one document: routes.ErrUnknownHost and routes.ErrNotPublished are final answers.
 	Host(ctx context.Context, id routes.HostID) (routes.HostRecord, error)
@@ -40,10 +40,11 @@ type Store struct {
 	jitter  time.Duration
 	metrics *metrics
 
-	reach reach
+	reach *reach
 	loads sync.WaitGroup
 	slots chan struct{} // bounds how many cold hosts are read at once
 	wake  chan struct{} // capacity 1: dirty is not empty
+	news  chan struct{} // capacity 1: Status would say something new
 
 	mu     sync.RWMutex // guards what follows, and every field of a host but current
 	hosts  map[routes.HostID]*host
@@ -84,8 +85,10 @@ func New(o Options) (*Store, error) {
 		reader: o.Reader,
 		log:    o.Log,
 		jitter: o.Jitter,
+		reach:  &reach{first: make(chan struct{})},
 		slots:  make(chan struct{}, loadsAtOnce),
 		wake:   make(chan struct{}, 1),
+		news:   make(chan struct{}, 1),
 		hosts:  map[routes.HostID]*host{},
 		absent: map[routes.HostID]absence{},
 		dirty:  map[routes.HostID]time.Time{},
@@ -115,11 +118,14 @@ func (s *Store) Get(ctx context.Context, id routes.HostID) (*routes.Index, error
 	return s.load(ctx, id)
 }
 
-// Reached reports whether the store was reached at least once since Run began.
-func (s *Store) Reached() bool { return s.reach.ever() }
+// Reached is closed once the store was reached for the first time.
+func (s *Store) Reached() <-chan struct{} { return s.reach.first }
 
 // Age is how long the store has been out of reach: what is served may be as old. Zero means that it is being followed.
 func (s *Store) Age() time.Duration { return s.reach.age() }
+
+// Changed has a value when Status may say something new.
+func (s *Store) Changed() <-chan struct{} { return s.news }
 
 // Status is what is served for each host, and what was refused.
 func (s *Store) Status() map[routes.HostID]routes.HostStatus {
@@ -196,6 +202,7 @@ func (s *Store) put(id routes.HostID, h *host, rec routes.HostRecord, t ticket) 
 		s.log.Info("published document is accepted again", zap.String("host", string(id)))
 	}
 	h.known, h.applied = true, rec.Version
+	signal(s.news)
 	h.current.Store(ix) // nil for a tombstone: cold again, and the next request asks the store
 	delete(s.absent, id)
 	if ce := s.log.Check(zap.DebugLevel, "snapshot applied"); ce != nil {
@@ -211,6 +218,7 @@ func (s *Store) refuse(id routes.HostID, h *host, v routes.Version, err error) {
 	}
 	h.refused = &Refusal{Version: v, Reason: err.Error(), Time: time.Now()}
 	s.metrics.refusals.Inc()
+	signal(s.news)
 	s.log.Warn("published document refused", zap.String("host", string(id)), zap.Uint64("epoch", v.Epoch),
 		zap.Uint64("revision", v.Revision), zap.Bool("last_good_kept", h.current.Load() != nil), zap.Error(err))
 }
