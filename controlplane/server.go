@@ -3,21 +3,42 @@
 package controlplane
 
 import (
+	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"net/http"
+	"os"
+	"sync"
+	"sync/atomic"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+	"github.com/redis/go-redis/v9"
 	"go.uber.org/zap"
+
+	"github.com/weir-mcp/weir/controlplane/internal/admin"
+	"github.com/weir-mcp/weir/controlplane/internal/compile"
+	"github.com/weir-mcp/weir/controlplane/internal/config"
+	"github.com/weir-mcp/weir/controlplane/internal/discovery"
+	"github.com/weir-mcp/weir/controlplane/internal/listing"
+	"github.com/weir-mcp/weir/controlplane/internal/publish"
+	"github.com/weir-mcp/weir/routes"
+	"github.com/weir-mcp/weir/routes/egress"
+	"github.com/weir-mcp/weir/routes/redisstore"
+	"github.com/weir-mcp/weir/routes/secret"
 )
 
-// Options of a Server.
+// Options of a Server. The zero value is usable.
 type Options struct {
 	Log      *zap.Logger          // nil: nothing is logged
 	Registry *prometheus.Registry // nil: a registry of the server's own
 	// ConfigPath is read again on SIGHUP; empty: SIGHUP is not handled.
 	ConfigPath string
+	// Warnings are those of the config that New takes; they are shown as problems.
+	Warnings []config.Warning
 	// Stderr gets the ready line; nil: it is not written.
 	Stderr io.Writer
 	// NoListeners: the server opens no listener of its own; Handler and AdminHandler are served by somebody else.
@@ -25,24 +46,177 @@ type Options struct {
 }
 
 // Server is one control plane. Safe for concurrent use.
-type Server struct{}
+type Server struct {
+	o   Options
+	log *zap.Logger
 
-// New checks cfg and builds the server; it starts nothing.
-func New(cfg *Config, o Options) (*Server, error) {
-	return nil, errors.New("controlplane: not built yet")
+	redis     redis.UniversalClient
+	reader    *redisstore.Reader
+	egress    *egress.Client
+	discovery *discovery.Discoverer
+	published *listing.Store
+	publisher *publish.Controller
+	lists     *listing.Server
+	requests  *listing.Requests
+	admin     *admin.API
+
+	reloading sync.Mutex // held while a config takes the place of another
+	config    atomic.Pointer[Config]
+	front     atomic.Pointer[front] // what depends on the config between a client and the lists
+	changed   chan struct{}         // capacity 1: another front is in force
+	problems  atomic.Pointer[[]compile.Problem]
+
+	draining atomic.Bool
+	ready    chan struct{}
 }
 
-// Run blocks until ctx ends or a part fails; everything that it started has ended when it returns.
-func (s *Server) Run(ctx context.Context) error { return errors.New("controlplane: not built yet") }
+// New checks cfg and builds the server; it starts nothing and connects to nothing. The parts are built in the order in which
+// they depend on each other.
+func New(cfg *Config, o Options) (_ *Server, err error) {
+	s := &Server{o: o, log: cmp.Or(o.Log, zap.NewNop()), changed: make(chan struct{}, 1), ready: make(chan struct{})}
+	if s.o.Registry == nil {
+		s.o.Registry = prometheus.NewRegistry()
+		s.o.Registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	}
+	s.config.Store(cfg)
+	s.setProblems(o.Warnings)
+	owner := ownerName()
+	defer func() {
+		if err != nil && s.redis != nil {
+			err = errors.Join(err, s.redis.Close())
+		}
+	}()
 
-// Handler is the MCP endpoint.
-func (s *Server) Handler() http.Handler { return http.NotFoundHandler() }
+	secrets, err := secret.NewResolver(secret.Policy{All: true}) // the operator's own file may refer to anything
+	if err != nil {
+		return nil, err
+	}
+	if s.egress, err = egress.New(egress.Options{Expand: secrets.Expand, Name: "weir", Version: version()}); err != nil {
+		return nil, err
+	}
+	s.discovery, err = discovery.New(discovery.Options{
+		Client: s.egress, Log: s.log.Named("discovery"),
+		Changed: func(routes.BackendID) { s.publisher.Notify() },
+	})
+	if err != nil {
+		return nil, err
+	}
+
+	if s.redis, err = redisstore.Open(cfg.Redis); err != nil {
+		return nil, err
+	}
+	observe, err := storeMetrics(s.o.Registry)
+	if err != nil {
+		return nil, err
+	}
+	store := redisstore.Options{Client: s.redis, Prefix: cfg.Redis.KeyPrefix, Observe: observe}
+	if s.reader, err = redisstore.NewReader(store); err != nil {
+		return nil, err
+	}
+	writer, err := redisstore.NewWriter(store)
+	if err != nil {
+		return nil, err
+	}
+
+	s.published, err = listing.NewStore(listing.StoreOptions{
+		Changes: s.reader, Hosts: s.reader, Catalogs: s.reader,
+		Log: s.log.Named("listing"), Registry: s.o.Registry,
+	})
+	if err != nil {
+		return nil, err
+	}
+	s.publisher, err = publish.New(publish.Options{
+		Leases: writer, Documents: writer, Hosts: s.reader, Catalogs: s.reader, Source: s.discovery, Warm: s.published.Documents,
+		Owner: owner, ServerVersion: version(), Log: s.log.Named("publish"), Registry: s.o.Registry, Settle: settle,
+	})
+	if err != nil {
+		return nil, err
+	}
+	s.lists, err = listing.NewServer(listing.ServerOptions{Store: s.published, Public: cfg.NoAuth, Log: s.log.Named("listing")})
+	if err != nil {
+		return nil, err
+	}
+	if s.requests, err = listing.NewRequests(s.o.Registry); err != nil {
+		return nil, err
+	}
+	s.admin, err = admin.New(admin.Options{
+		Config: s.config.Load, Source: s.discovery, Published: s.published, Board: s.reader, Problems: s.allProblems,
+		Owner: owner, Log: s.log.Named("admin"),
+	})
+	if err != nil {
+		return nil, err
+	}
+	f, err := s.newFront(cfg)
+	if err != nil {
+		return nil, err
+	}
+	s.use(cfg, f)
+	return s, nil
+}
+
+// settle is how long discovery may take before the plane calls itself ready all the same.
+const settle = 15 * time.Second
+
+// Handler is the MCP endpoint. It answers 503 until something was read from Redis.
+func (s *Server) Handler() http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { s.front.Load().endpoint.ServeHTTP(w, r) })
+}
 
 // AdminHandler is the admin and internal API.
-func (s *Server) AdminHandler() http.Handler { return http.NotFoundHandler() }
+func (s *Server) AdminHandler() http.Handler { return s.admin }
 
-// Reload takes a new config, as SIGHUP does after reading the file.
-func (s *Server) Reload(cfg *Config) {}
+// Ready is closed after the first discovery round (or 15 s) once everything was published and can be listed.
+func (s *Server) Ready() <-chan struct{} { return s.ready }
 
-// Ready is closed after the first discovery round (or 15 s) once everything was published.
-func (s *Server) Ready() <-chan struct{} { return nil }
+// waitReady closes ready. A replica that does not lead is ready once it lists what the leader published; it waits longer, since
+// it may be about to lead: the lease of a leader that died runs out first.
+func (s *Server) waitReady(ctx context.Context) error {
+	follower := time.NewTimer(settle)
+	defer follower.Stop()
+	select {
+	case <-ctx.Done():
+		return nil
+	case <-s.publisher.Complete():
+	case <-follower.C:
+	}
+	look := time.NewTicker(20 * time.Millisecond)
+	defer look.Stop()
+	for !s.published.Complete() {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-look.C:
+		}
+	}
+	close(s.ready)
+	return nil
+}
+
+// readiness is what /readyz shows.
+func (s *Server) readiness() (map[string]any, error) {
+	state := s.publisher.State()
+	detail := map[string]any{"leading": state.Leading, "redis": s.published.Reachable(), "problems": len(s.allProblems())}
+	if s.draining.Load() {
+		return detail, errors.New("shutting down")
+	}
+	select {
+	case <-s.ready:
+		return detail, nil
+	default:
+		return detail, errors.New("the first round of discovery is not published yet")
+	}
+}
+
+// allProblems are those of the config, then those of compiling and publishing.
+func (s *Server) allProblems() []compile.Problem {
+	return append(append([]compile.Problem{}, *s.problems.Load()...), s.publisher.State().Problems...)
+}
+
+// ownerName tells processes apart in the lease, also those that restart under one name.
+func ownerName() string {
+	host, err := os.Hostname()
+	if err != nil {
+		host = "unknown"
+	}
+	return fmt.Sprintf("%s/%d/%s", host, os.Getpid(), randomSuffix())
+}

@@ -32,8 +32,8 @@ const (
 	CodeInstructionsCut   = "instructions_cut"
 	CodeMoreProblems      = "more_problems"
 	CodeBackendDown       = "backend_down"
-	CodeConfigWarning     = "config_warning"
 	CodeConfigNotReloaded = "config_not_reloaded"
+	CodeRestartNeeded     = "restart_needed"
 	CodeDocumentInvalid   = "document_invalid"
 	CodeNotPublished      = "not_published"
 )

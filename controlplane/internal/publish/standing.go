@@ -84,31 +84,47 @@ func (c *Controller) loadCatalogs(ctx context.Context, st *standing) error {
 	}
 	st.catalogs = digests
 	have, _ := c.o.Source.Snapshot()
-	seed := make(map[routes.BackendID]*catalog.Catalog)
+	var missing []routes.BackendID
 	for _, b := range c.config.Load().Backends {
-		if _, stands := digests[b.ID]; !stands || have[b.ID] != nil {
-			continue
+		if _, stands := digests[b.ID]; stands && have[b.ID] == nil {
+			missing = append(missing, b.ID)
 		}
-		doc, _, err := c.o.Catalogs.Catalog(ctx, b.ID)
-		if errors.Is(err, routes.ErrNotPublished) {
-			delete(digests, b.ID) // lost on its own
-			continue
+	}
+	seed, err := ReadCatalogs(ctx, c.o.Catalogs, missing, c.log)
+	if err != nil {
+		return err
+	}
+	for _, id := range missing {
+		if seed[id] == nil { // lost on its own, or not readable: write it again once there is one
+			delete(digests, id)
 		}
-		if err != nil {
-			return fmt.Errorf("read catalog of backend %q: %w", b.ID, err)
-		}
-		cat, err := catalog.Decode(doc)
-		if err != nil {
-			c.log.Warn("stored catalog not readable", zap.String("backend", string(b.ID)), zap.Error(err))
-			continue
-		}
-		seed[b.ID] = cat
 	}
 	if len(seed) > 0 {
 		c.o.Source.Seed(seed)
-		c.log.Info("catalogs taken over from the store", zap.Int("backends", len(seed)))
 	}
 	return nil
+}
+
+// ReadCatalogs reads stored catalogs, for discovery to begin with: a backend that is down keeps its routes. What is absent or not
+// readable is left out.
+func ReadCatalogs(ctx context.Context, from StandingCatalogs, ids []routes.BackendID, log *zap.Logger) (map[routes.BackendID]*catalog.Catalog, error) {
+	cats := make(map[routes.BackendID]*catalog.Catalog)
+	for _, id := range ids {
+		doc, _, err := from.Catalog(ctx, id)
+		if errors.Is(err, routes.ErrNotPublished) {
+			continue
+		}
+		if err != nil {
+			return nil, fmt.Errorf("read catalog of backend %q: %w", id, err)
+		}
+		cat, err := catalog.Decode(doc)
+		if err != nil {
+			log.Warn("stored catalog not readable", zap.String("backend", string(id)), zap.Error(err))
+			continue
+		}
+		cats[id] = cat
+	}
+	return cats, nil
 }
 
 // previous is the compiler's Previous.
