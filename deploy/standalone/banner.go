@@ -1,11 +1,6 @@
 package standalone
 
 import (
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
-	"crypto/x509"
-	"encoding/pem"
 	"fmt"
 	"io"
 	"os"
@@ -17,21 +12,20 @@ import (
 
 // signer is the key of this run: its public half is what the planes check tokens with.
 type signer struct {
-	key        *ecdsa.PrivateKey
+	pair       access.KeyPair
 	publicFile string
 }
 
 func newSigner(publicFile string) (*signer, error) {
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	pair, err := access.GenerateKeyPair(ownAlgorithm)
 	if err != nil {
 		return nil, err
 	}
-	der, err := x509.MarshalPKIXPublicKey(&key.PublicKey)
+	doc, err := pair.PublicPEM()
 	if err != nil {
 		return nil, err
 	}
-	doc := pem.EncodeToMemory(&pem.Block{Type: "PUBLIC KEY", Bytes: der})
-	return &signer{key: key, publicFile: publicFile}, os.WriteFile(publicFile, doc, 0o600)
+	return &signer{pair: pair, publicFile: publicFile}, os.WriteFile(publicFile, doc, 0o600)
 }
 
 // tokenTTL is how long the printed token is good for; the key is gone with the process anyhow.
@@ -39,7 +33,7 @@ const tokenTTL = 24 * time.Hour
 
 func (s *signer) token(host string) (string, error) {
 	return access.Mint(access.MintOptions{
-		Algorithm: "ES256", Key: s.key, Issuer: ownIssuer, Subject: "developer", Audience: []string{ownAudience},
+		Algorithm: ownAlgorithm, Key: s.pair.Private, Issuer: ownIssuer, Subject: "developer", Audience: []string{ownAudience},
 		Hosts: []string{host}, TTL: tokenTTL,
 	})
 }

@@ -34,8 +34,9 @@ type setting struct {
 }
 
 const (
-	ownIssuer   = "weir-standalone"
-	ownAudience = "weir"
+	ownIssuer    = "weir-standalone"
+	ownAudience  = "weir"
+	ownAlgorithm = "ES256"
 )
 
 // loadConfigs reads the file at path, if any, and fills in what standalone sets itself. Errors are mistakes in the file.
@@ -84,7 +85,7 @@ func loadConfigs(path string, s setting, warn func(string)) (*configs, error) {
 func fill(d *document, s setting) error {
 	if !d.hasControl("auth") {
 		auth := map[string]any{"issuers": []any{map[string]any{
-			"issuer": ownIssuer, "audiences": []string{ownAudience}, "algorithms": []string{"ES256"}, "public_key_file": s.keyFile,
+			"issuer": ownIssuer, "audiences": []string{ownAudience}, "algorithms": []string{ownAlgorithm}, "public_key_file": s.keyFile,
 		}}}
 		if err := d.addControl("auth", auth); err != nil {
 			return err
