@@ -23,6 +23,8 @@ type Options struct {
 	// Expand resolves the secret references of a backend's AddHeaders, for sessions (the headers of a Call come resolved).
 	// Nil: values with references are refused.
 	Expand func(string) (string, error)
+	// Breaker opens a backend's circuit when it fails too often; nil: no breaker.
+	Breaker *BreakerOptions
 	// Name and Version are the clientInfo that Weir shows to backends of its own accord. Empty: "weir" and "0".
 	Name, Version string
 }
@@ -31,7 +33,7 @@ type Options struct {
 type Client struct {
 	opts       Options
 	clientInfo json.RawMessage
-	userAgent  string
+	userAgent  []string // the header's value; read-only
 	pools      pools
 
 	mu       sync.Mutex // guards what follows
@@ -58,7 +60,8 @@ func New(o Options) (*Client, error) {
 	if err != nil {
 		return nil, err
 	}
-	c := &Client{opts: o, clientInfo: info, userAgent: o.Name + "/" + o.Version}
+	c := &Client{opts: o, clientInfo: info, userAgent: []string{o.Name + "/" + o.Version}}
+	c.pools.breaker = o.Breaker
 	c.finished.L = &c.mu
 	return c, nil
 }
@@ -114,6 +117,11 @@ type Call struct {
 	}
 	// Principal is who calls, for the circuit breaker; empty: nobody in particular.
 	Principal string
+	// Probe: the call goes past the circuit breaker, which does not learn of it.
+	Probe bool
+	// Session is the id of a legacy backend's session that was kept (Answer.KeepSession): the call is made in it, without a
+	// handshake, and the session is left alone afterwards. Empty: a session of its own.
+	Session string
 }
 
 // Message is one message of an answer.
@@ -134,6 +142,7 @@ type Message struct {
 // Answer is a call in flight. It is not safe for concurrent use, but Close is. Every Answer must be closed.
 type Answer struct {
 	src       source
+	permit    *permit
 	streaming bool
 	once      sync.Once
 	done      bool // the Final message was returned, or a failure
@@ -154,10 +163,27 @@ func (c *Client) Do(ctx context.Context, call Call) (*Answer, error) {
 	if err != nil {
 		return nil, &Failure{Reason: ReasonUnreachable, Err: err}
 	}
-	if wire.EraOf(call.Backend.Protocol) == wire.Modern {
-		return c.relay(ctx, p, &call)
+	var leave *permit
+	if !call.Probe {
+		if leave, err = p.breaker.allow(call.Principal); err != nil {
+			return nil, err
+		}
 	}
-	return c.callLegacy(ctx, p, &call)
+	var a *Answer
+	if wire.EraOf(call.Backend.Protocol) == wire.Modern {
+		a, err = c.relay(ctx, p, &call)
+	} else {
+		a, err = c.callLegacy(ctx, p, &call)
+	}
+	if err != nil {
+		leave.ended(err)
+		return nil, err
+	}
+	a.permit = leave
+	if a.streaming {
+		leave.streaming()
+	}
+	return a, nil
 }
 
 // Streaming reports whether the backend answers with an event stream.
@@ -169,18 +195,36 @@ func (a *Answer) Next() (Message, error) {
 		return Message{}, a.err
 	}
 	m, err := a.src.next()
-	switch {
-	case err != nil:
-		a.done, a.err = true, err
-	case m.Final:
-		a.done, a.err = true, errEnd
+	if err != nil || m.Final {
+		a.permit.ended(err)
+		a.done, a.err = true, cmp.Or(err, errEnd)
 	}
 	return m, err
 }
 
 // Close ends the call. Before the Final message it cancels upstream: the connection is closed, and a legacy backend is sent
 // notifications/cancelled in the background.
-func (a *Answer) Close() { a.once.Do(a.src.close) }
+func (a *Answer) Close() {
+	a.once.Do(func() {
+		a.permit.abandoned() // unless its end is known
+		a.src.close()
+	})
+}
+
+// Session returns the id of the legacy session in which the call is made, empty if there is none.
+func (a *Answer) Session() string {
+	if l, ok := a.src.(*legacyAnswer); ok {
+		return l.l.wire.session()
+	}
+	return ""
+}
+
+// KeepSession leaves the legacy session alive beyond Close, for calls that follow (Call.Session).
+func (a *Answer) KeepSession() {
+	if l, ok := a.src.(*legacyAnswer); ok {
+		l.l.wire.keep()
+	}
+}
 
 // limits are a backend's deadlines with their defaults filled in.
 type limits struct{ response, idle, total time.Duration }

@@ -7,6 +7,7 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptrace"
+	"slices"
 	"sync"
 	"time"
 )
@@ -139,17 +140,25 @@ func (x *exchange) forgetConn() {
 	x.got, x.conn = false, nil
 }
 
-// request returns a copy of req for one try. Without GetBody net/http replays nothing of its own accord.
-func (x *exchange) request(req *http.Request, body []byte) *http.Request {
-	r := req.WithContext(x.ctx)
-	r.GetBody = nil
-	r.Body, r.ContentLength = http.NoBody, 0
-	if len(body) > 0 {
-		b := &requestBody{x: x}
-		b.Reset(body)
-		r.Body, r.ContentLength = b, int64(len(body))
+// request is what one try sends. Without GetBody net/http replays nothing of its own accord.
+type request struct {
+	method string
+	header http.Header // not changed by net/http
+	body   []byte
+}
+
+// try builds the http.Request of one try.
+func (x *exchange) try(p *pool, r request) *http.Request {
+	out := http.Request{
+		Method: r.method, URL: p.url, Host: p.url.Host, Header: r.header,
+		Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1, Body: http.NoBody,
 	}
-	return r
+	if len(r.body) > 0 {
+		b := &requestBody{x: x}
+		b.Reset(r.body)
+		out.Body, out.ContentLength = b, int64(len(r.body))
+	}
+	return out.WithContext(x.ctx)
 }
 
 // requestBody is the last guard of "at most once": it gives nothing to a try that follows one which may have left.
@@ -194,7 +203,7 @@ func (b *answerBody) Read(p []byte) (int, error) {
 }
 
 // maxPrealloc bounds what is allocated on the word of a Content-Length alone, in bytes.
-const maxPrealloc = 256 << 10
+const maxPrealloc = 4 << 20
 
 // readDocument reads a whole body of at most limit bytes. length is the announced one, -1 if none.
 func readDocument(r io.Reader, length, limit int64) ([]byte, error) {
@@ -208,7 +217,7 @@ func readDocument(r io.Reader, length, limit int64) ([]byte, error) {
 	buf := make([]byte, 0, size)
 	for {
 		if len(buf) == cap(buf) {
-			buf = append(buf, 0)[:len(buf)]
+			buf = slices.Grow(buf, int(min(int64(len(buf)), limit)+1))
 		}
 		n, err := r.Read(buf[len(buf):cap(buf)])
 		buf = buf[:len(buf)+n]

@@ -61,16 +61,20 @@ func (c *Client) dialLegacy(p *pool, b *routes.Backend, header http.Header, vers
 
 // callLegacy makes one call on a connection of its own.
 func (c *Client) callLegacy(ctx context.Context, p *pool, call *Call) (*Answer, error) {
+	direct := call.Session != "" || call.Backend.Handshake == routes.HandshakeNone
 	version := ""
-	if call.Backend.Handshake == routes.HandshakeNone {
+	if direct {
 		version = call.Backend.Protocol
 	}
 	l, err := c.dialLegacy(p, call.Backend, call.Header, version)
 	if err != nil {
 		return nil, &Failure{Reason: ReasonUnreachable, Err: err}
 	}
+	if call.Session != "" {
+		l.wire.resume(call.Session)
+	}
 	end := time.Now().Add(l.limits.total)
-	if version == "" {
+	if !direct {
 		if _, err := l.handshake(ctx, call.Backend.Protocol, call.Handshake.ClientInfo, call.Handshake.Capabilities); err != nil {
 			l.close()
 			f := failureOf(err)
@@ -80,7 +84,7 @@ func (c *Client) callLegacy(ctx context.Context, p *pool, call *Call) (*Answer, 
 	}
 	a, err := l.send(ctx, call.Method, call.Params, end)
 	if err != nil {
-		l.close()
+		a.end(false)
 		return nil, err
 	}
 	a.client = call.RPCID
@@ -102,11 +106,11 @@ func (l *legacyConn) handshake(ctx context.Context, version string, info, capabi
 		{Name: "clientInfo", Value: info},
 	}
 	a, err := l.send(ctx, "initialize", params, time.Now().Add(l.limits.total))
+	defer a.end(true)
 	if err != nil {
 		return nil, err
 	}
 	result, err := a.result()
-	a.end(true)
 	if err != nil {
 		return nil, err
 	}
@@ -130,13 +134,10 @@ func (l *legacyConn) notify(ctx context.Context, method string, params json.RawM
 	return nil
 }
 
-// send writes a request and returns its answer, whose headers are there.
+// send writes a request and returns its answer, whose headers are there. The answer must be ended after an error too.
 func (l *legacyConn) send(ctx context.Context, method string, params wire.Object, end time.Time) (*legacyAnswer, error) {
 	l.lastID++
-	id, err := jsonrpc.MakeID(float64(l.lastID))
-	if err != nil {
-		return nil, &Failure{Reason: ReasonBadResponse, Err: err}
-	}
+	id, _ := jsonrpc.MakeID(float64(l.lastID)) // takes any number
 	x := newExchange(ctx, l.limits)
 	x.end = end
 	a := &legacyAnswer{l: l, x: &sdkExchange{exchange: x, kind: kindCall}, id: id, number: l.lastID, method: method}
@@ -152,15 +153,14 @@ func (l *legacyConn) send(ctx context.Context, method string, params wire.Object
 		if a.refusal = a.x.refusal(); a.refusal != nil {
 			return a, nil
 		}
-		a.end(true) // the caller closes the connection
-		return nil, a.x.writeFailed(l, err)
+		return a, a.x.writeFailed(l, err)
 	}
 	return a, nil
 }
 
 // close ends the connection and its session: in the background where the backend must be told.
 func (l *legacyConn) close() {
-	if l.wire.session() != "" && l.c.background(l.shut) {
+	if l.wire.mine() && l.c.background(l.shut) {
 		return
 	}
 	l.wire.stop() // no DELETE
@@ -168,6 +168,9 @@ func (l *legacyConn) close() {
 }
 
 func (l *legacyConn) shut() {
+	if !l.wire.mine() {
+		l.wire.stop() // no DELETE
+	}
 	_ = l.conn.Close() // best effort: the backend expires the session by itself
 	l.wire.stop()
 }
@@ -222,6 +225,10 @@ func (a *legacyAnswer) next() (Message, error) {
 		msg, err := a.l.conn.Read(a.x.ctx)
 		if err != nil {
 			return Message{}, a.x.readFailed(a.l, err)
+		}
+		m, ok := msg.(*jsonrpc.Response)
+		if !a.x.streaming() && (!ok || m.ID != a.id) {
+			return Message{}, a.x.bad(errNoAnswer) // a JSON answer is one message: no other follows
 		}
 		switch m := msg.(type) {
 		case *jsonrpc.Request:

@@ -18,8 +18,8 @@ import (
 func (c *Client) relay(ctx context.Context, p *pool, call *Call) (*Answer, error) {
 	x := newExchange(ctx, limitsOf(call.Backend.Timeouts))
 	id := upstreamID(call.RPCID)
-	body := wire.AppendRequest(make([]byte, 0, 256), id, call.Method, call.Params)
-	resp, err := p.roundTrip(x, c.request(p, call), body)
+	message := wire.Message{ID: id, Method: call.Method, Params: call.Params}
+	resp, err := p.roundTrip(x, request{http.MethodPost, c.header(call), message.Encode()})
 	if err != nil {
 		x.finish()
 		return nil, err
@@ -38,24 +38,22 @@ func (c *Client) relay(ctx context.Context, p *pool, call *Call) (*Answer, error
 	return &Answer{src: r, streaming: r.events != nil}, nil
 }
 
-// request builds the POST of a modern call, without its body.
-func (c *Client) request(p *pool, call *Call) *http.Request {
-	h := make(http.Header, len(call.Header)+7)
+// header builds the headers of a modern call's POST.
+func (c *Client) header(call *Call) http.Header {
+	h := make(http.Header, len(call.Header)+6)
 	addHeaders(h, call.Header, wire.Modern)
+	if _, ok := h["User-Agent"]; !ok {
+		h["User-Agent"] = c.userAgent
+	}
 	h["Content-Type"] = valueJSON
 	h["Accept"] = valueAccept
-	h[headerVersion] = []string{call.Backend.Protocol}
-	h[headerMethod] = []string{wire.EncodeHeaderValue(call.Method)}
+	values := [...]string{call.Backend.Protocol, wire.EncodeHeaderValue(call.Method), wire.EncodeHeaderValue(call.Name)}
+	h[headerVersion] = values[0:1:1]
+	h[headerMethod] = values[1:2:2]
 	if call.Name != "" {
-		h[headerName] = []string{wire.EncodeHeaderValue(call.Name)}
+		h[headerName] = values[2:3:3]
 	}
-	if _, ok := h["User-Agent"]; !ok {
-		h["User-Agent"] = []string{c.userAgent}
-	}
-	return &http.Request{
-		Method: http.MethodPost, URL: p.url, Host: p.url.Host, Header: h,
-		Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,
-	}
+	return h
 }
 
 // relayed is the answer of a modern backend.

@@ -135,6 +135,7 @@ type sdkTransport struct {
 	mu      sync.Mutex // guards what follows
 	version string     // stated in every request, empty until it is negotiated
 	id      string     // of the session, empty if none
+	kept    bool       // the session outlives the connection
 	stopped bool
 }
 
@@ -142,7 +143,7 @@ func newSDKTransport(c *Client, p *pool, l limits, header http.Header, version s
 	t := &sdkTransport{c: c, p: p, limits: l, version: version, header: make(http.Header, len(header)+6)}
 	addHeaders(t.header, header, wire.Legacy)
 	if _, ok := t.header["User-Agent"]; !ok {
-		t.header["User-Agent"] = []string{c.userAgent}
+		t.header["User-Agent"] = c.userAgent
 	}
 	return t
 }
@@ -160,6 +161,26 @@ func (t *sdkTransport) session() string {
 	return t.id
 }
 
+// resume makes the requests part of a session that was kept.
+func (t *sdkTransport) resume(id string) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.id, t.kept = id, true
+}
+
+func (t *sdkTransport) keep() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.kept = true
+}
+
+// mine reports whether there is a session that ends with the connection.
+func (t *sdkTransport) mine() bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.id != "" && !t.kept
+}
+
 // stop refuses every further request.
 func (t *sdkTransport) stop() {
 	t.mu.Lock()
@@ -168,41 +189,42 @@ func (t *sdkTransport) stop() {
 }
 
 // build makes the request to send out of the SDK's.
-func (t *sdkTransport) build(req *http.Request) (*http.Request, error) {
+func (t *sdkTransport) build(req *http.Request) (request, error) {
+	out := request{method: req.Method}
+	if req.Body != nil {
+		var err error
+		out.body, err = io.ReadAll(req.Body) // from the SDK's own buffer
+		req.Body.Close()
+		if err != nil {
+			return request{}, err
+		}
+	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.stopped {
-		return nil, errFinished
+		return request{}, errFinished
 	}
 	h := make(http.Header, len(t.header)+6)
 	for name, values := range t.header {
 		h[name] = values
 	}
-	for _, name := range []string{"Content-Type", "Accept", headerSession, headerLastEvent} {
+	for _, name := range [...]string{"Content-Type", "Accept", headerSession, headerLastEvent} {
 		if v, ok := req.Header[name]; ok {
 			h[name] = v
 		}
 	}
+	if t.id != "" {
+		h[headerSession] = []string{t.id}
+	}
 	if t.version != "" {
 		h[headerVersion] = []string{t.version}
 	}
-	return &http.Request{
-		Method: req.Method, URL: t.p.url, Host: t.p.url.Host, Header: h,
-		Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,
-	}, nil
+	out.header = h
+	return out, nil
 }
 
 // RoundTrip implements http.RoundTripper.
 func (t *sdkTransport) RoundTrip(req *http.Request) (*http.Response, error) {
-	var body []byte
-	if req.Body != nil {
-		var err error
-		body, err = io.ReadAll(req.Body) // the SDK's own buffer
-		req.Body.Close()
-		if err != nil {
-			return nil, err
-		}
-	}
 	out, err := t.build(req)
 	if err != nil {
 		return nil, err
@@ -211,13 +233,13 @@ func (t *sdkTransport) RoundTrip(req *http.Request) (*http.Response, error) {
 	if s == nil { // the DELETE that ends the session
 		x := newExchange(req.Context(), t.limits.within(sideTimeout))
 		defer x.finish()
-		resp, err := t.p.roundTrip(x, out, body)
+		resp, err := t.p.roundTrip(x, out)
 		if err != nil {
 			return nil, err
 		}
 		return emptied(resp, resp.StatusCode), nil
 	}
-	resp, err := t.p.roundTrip(s.exchange, out, body)
+	resp, err := t.p.roundTrip(s.exchange, out)
 	if err != nil {
 		if s.kind == kindSide {
 			return emptied(nil, http.StatusAccepted), nil
@@ -226,7 +248,9 @@ func (t *sdkTransport) RoundTrip(req *http.Request) (*http.Response, error) {
 	}
 	if id := resp.Header.Get(headerSession); id != "" {
 		t.mu.Lock()
-		t.id = id
+		if t.id == "" {
+			t.id = id // the SDK refuses another one later on
+		}
 		t.mu.Unlock()
 	}
 	switch {

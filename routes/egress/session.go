@@ -41,6 +41,9 @@ func (c *Client) Open(ctx context.Context, id routes.BackendID, b *routes.Backen
 	if err != nil {
 		return nil, &Failure{Reason: ReasonAuthFailed, Err: err}
 	}
+	for _, name := range b.RemoveHeaders {
+		header.Del(name)
+	}
 	s := &Session{c: c, id: id, backend: *b, header: header}
 	version := wire.LatestModern
 	if preferred != "" && wire.EraOf(preferred) == wire.Modern && wire.Served(preferred) {
@@ -163,10 +166,10 @@ func (s *Session) Call(ctx context.Context, method string, params wire.Object) (
 		params = wire.Object{}
 	}
 	a, err := s.legacy.send(ctx, method, params, time.Now().Add(s.legacy.limits.total))
+	defer a.end(true)
 	if err != nil {
 		return nil, err
 	}
-	defer a.end(true)
 	return a.result()
 }
 
@@ -232,7 +235,7 @@ func (s *Session) post(ctx context.Context, b *routes.Backend, method string, pa
 	}
 	a, err := s.c.Do(ctx, Call{
 		ID: s.id, Backend: b, RPCID: id, Method: method, Name: name,
-		Params: params.With("_meta", raw), Header: s.header,
+		Params: params.With("_meta", raw), Header: s.header, Probe: true,
 	})
 	if err != nil {
 		return nil, err

@@ -42,8 +42,9 @@ type poolKey struct {
 
 // pools holds one pool per key. Look-ups take no lock.
 type pools struct {
-	byKey atomic.Pointer[map[poolKey]*pool] // never changed, only replaced
-	mu    sync.Mutex                        // serializes replacement
+	breaker *BreakerOptions
+	byKey   atomic.Pointer[map[poolKey]*pool] // never changed, only replaced
+	mu      sync.Mutex                        // serializes replacement
 }
 
 func (ps *pools) get(id routes.BackendID, b *routes.Backend) (*pool, error) {
@@ -80,6 +81,9 @@ func (ps *pools) add(key poolKey, now int64) (*pool, error) {
 	}
 	p := newPool(key, u)
 	p.used.Store(now)
+	if ps.breaker != nil {
+		p.breaker = newBreaker(key.id, *ps.breaker)
+	}
 	next[key] = p
 	ps.byKey.Store(&next)
 	return p, nil
@@ -99,6 +103,8 @@ type pool struct {
 	key   poolKey
 	ident *identity
 	used  atomic.Int64 // Unix seconds, coarse
+
+	breaker *breaker // nil: none
 
 	current atomic.Pointer[http.Transport]
 	// fresh dials for every request: for the second try of a request of which nothing was written.
@@ -170,12 +176,12 @@ func newTransport(g Guard, ident *identity, connect time.Duration) *http.Transpo
 
 // roundTrip sends x's request and returns the answer's headers. A request that met a pooled connection which failed before a
 // byte of it was written is sent once more, on a fresh connection.
-func (p *pool) roundTrip(x *exchange, req *http.Request, body []byte) (*http.Response, error) {
+func (p *pool) roundTrip(x *exchange, r request) (*http.Response, error) {
 	x.arm(phaseResponse, x.limits.response)
-	resp, err := p.current.Load().RoundTrip(x.request(req, body))
+	resp, err := p.current.Load().RoundTrip(x.try(p, r))
 	if err != nil && x.mayRetry() {
 		x.forgetConn()
-		resp, err = p.fresh.RoundTrip(x.request(req, body))
+		resp, err = p.fresh.RoundTrip(x.try(p, r))
 	}
 	if err != nil {
 		return nil, x.failed(err)
