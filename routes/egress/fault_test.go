@@ -361,7 +361,7 @@ func TestDeadlines(t *testing.T) {
 		scheme   string
 		want     string
 	}{
-		"TLS handshake that never ends": {handle: hang, timeouts: routes.Timeouts{Connect: short}, scheme: "https", },
+		"TLS handshake that never ends": {handle: hang, timeouts: routes.Timeouts{Connect: short}, scheme: "https"},
 		"no answer":                     {handle: hang, timeouts: routes.Timeouts{Response: short}, want: phaseResponse.Error()},
 		"JSON that stops":               {handle: stall("HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 99\r\n\r\n{"), timeouts: routes.Timeouts{Idle: short}, want: phaseIdle.Error()},
 		"stream that stops":             {handle: stall(stream, ": hello\n\n"), timeouts: routes.Timeouts{Idle: short}, want: phaseIdle.Error()},
