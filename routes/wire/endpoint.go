@@ -118,7 +118,9 @@ type exchange struct {
 	w    Response
 	req  Request
 	path endpointPath
-	err  error // behind a refusal, for the log
+	// foreign: there is an Origin, and it is not allowed.
+	foreign bool
+	err     error // behind a refusal, for the log
 }
 
 func (x *exchange) summary(took time.Duration) Summary {
@@ -135,6 +137,7 @@ func (x *exchange) summary(took time.Duration) Summary {
 // serve is the order of the checks. Every step answers itself when it refuses.
 func (x *exchange) serve() {
 	x.path = x.e.parsePath(x.r.URL.EscapedPath())
+	x.admitOrigin()
 	switch x.path.kind {
 	case pathUnknown:
 		x.refuse(http.StatusNotFound, "not_found", "Not found")

@@ -157,11 +157,11 @@ func InternalRetry(reason, message string, after time.Duration) *Error {
 func UnknownName(kind routes.Kind, era Era, name string) *Error {
 	switch kind {
 	case routes.KindTool:
-		return invalidParams("unknown tool")
+		return &Error{Code: CodeInvalidParams, Message: "unknown tool"}
 	case routes.KindPrompt:
-		return invalidParams("unknown prompt")
+		return &Error{Code: CodeInvalidParams, Message: "unknown prompt"}
 	}
-	e := invalidParams("resource not found")
+	e := &Error{Code: CodeInvalidParams, Message: "resource not found"}
 	if era == Legacy {
 		e.Code = CodeResourceNotFoundLegacy
 	}

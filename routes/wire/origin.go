@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"net/netip"
 	"net/url"
+	"slices"
 	"strings"
 )
 
@@ -169,25 +170,33 @@ func (g *gate) allowsOrigin(value string) bool {
 	return g.origins[o.String()] || g.loopbackOrigins && o.name != "" && isLoopback(o.name)
 }
 
-// throughGate checks Host and Origin, and adds the CORS headers of an allowed origin.
-func (x *exchange) throughGate() bool {
-	if !x.e.gate.allowsHost(x.r.Host) {
-		x.refuse(http.StatusForbidden, "host", "Host not allowed")
-		return false
-	}
+// admitOrigin judges the Origin header and lets an allowed page see whatever is answered, refusals too.
+func (x *exchange) admitOrigin() {
 	h := x.w.w.Header()
 	h.Add("Vary", "Origin")
 	origins := x.r.Header["Origin"]
 	if len(origins) == 0 {
-		return true
+		return
 	}
 	if len(origins) > 1 || !x.e.gate.allowsOrigin(origins[0]) {
-		x.refuse(http.StatusForbidden, "origin", "Origin not allowed")
-		return false
+		x.foreign = true
+		return
 	}
 	h.Set("Access-Control-Allow-Origin", origins[0])
 	h.Set("Access-Control-Expose-Headers", "WWW-Authenticate, Retry-After")
-	return true
+}
+
+// throughGate refuses a Host and an Origin that are not allowed.
+func (x *exchange) throughGate() bool {
+	switch {
+	case !x.e.gate.allowsHost(x.r.Host):
+		x.refuse(http.StatusForbidden, "host", "Host not allowed")
+	case x.foreign:
+		x.refuse(http.StatusForbidden, "origin", "Origin not allowed")
+	default:
+		return true
+	}
+	return false
 }
 
 // preflight answers OPTIONS.
@@ -214,7 +223,8 @@ func allowedHeaders(asked []string) string {
 	for _, v := range asked {
 		for name := range strings.SplitSeq(v, ",") {
 			name = http.CanonicalHeaderKey(strings.TrimSpace(name))
-			if strings.HasPrefix(name, "Mcp-") && isToken(name) && len(name) <= 128 && len(list) < most {
+			if strings.HasPrefix(name, "Mcp-") && isToken(name) && len(name) <= 128 && len(list) < most &&
+				!slices.Contains(list, name) {
 				list = append(list, name)
 			}
 		}

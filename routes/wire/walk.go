@@ -33,8 +33,8 @@ func checkStrict(b []byte) *Error {
 	}
 	syntax, ok := errors.AsType[*jsontext.SyntacticError](err)
 	switch {
-	case errors.Is(err, jsontext.ErrDuplicateName):
-		return invalidRequest(fmt.Sprintf("duplicate member name before byte %d", d.InputOffset()))
+	case errors.Is(err, jsontext.ErrDuplicateName) && ok:
+		return invalidRequest(fmt.Sprintf("duplicate member name at byte %d", syntax.ByteOffset))
 	case errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF):
 		return parseError("the body ends before the message does")
 	case ok:
