@@ -40,49 +40,31 @@ func CheckTemplate(template string) error {
 // CheckPrefix reports why a literal URI prefix can't be published: it does not begin with a scheme.
 func CheckPrefix(prefix string) error { return checkScheme(prefix) }
 
-// parseTemplate parses s and checks the bounds; each error is complete without s.
-func parseTemplate(s string) (*template, error) {
-	if len(s) > MaxUnlistedURI {
-		return nil, fmt.Errorf("template of %d bytes is over %d", len(s), MaxUnlistedURI)
+// parseTemplate parses source and checks the bounds.
+func parseTemplate(source string) (*template, error) {
+	if len(source) > MaxUnlistedURI {
+		return nil, fmt.Errorf("template of %d bytes is over %d", len(source), MaxUnlistedURI)
 	}
-	if _, err := uritemplate.New(s); err != nil {
+	if _, err := uritemplate.New(source); err != nil {
 		return nil, fmt.Errorf("not a URI template (RFC 6570): %w", err)
 	}
 	t := &template{names: map[string]bool{}}
-	anyName := false
-	var source strings.Builder
-	for rest, expression := s, 0; ; {
-		text, after, more := strings.Cut(rest, "{")
+	literal, rest, more := strings.Cut(source, "{")
+	t.literal = canonical(literal)
+	canon := t.literal
+	for expression := 1; more; expression++ {
+		var body, text string
+		body, rest, _ = strings.Cut(rest, "}") // there is one: uritemplate took it
+		t.addExpression(expression, body)
+		text, rest, more = strings.Cut(rest, "{")
 		text = canonical(text)
-		source.WriteString(text)
-		if expression == 0 {
-			t.literal = text
-		} else if text != "" {
+		if text != "" {
 			t.pieces = append(t.pieces, text)
 		}
-		if !more {
-			break
-		}
-		expression++
-		var body string
-		body, rest, _ = strings.Cut(after, "}") // balanced: the parser took it
-		source.WriteString("{" + body + "}")
-		named := strings.IndexByte(";?&", body[0]) >= 0
-		if named {
-			t.named = append(t.named, expression)
-		}
-		for v := range strings.SplitSeq(strings.TrimLeft(body, "+#./;?&"), ",") {
-			t.variables++
-			name, _, _ := strings.Cut(v, ":")
-			name, exploded := strings.CutSuffix(name, "*")
-			if named {
-				t.names[canonical(name)] = true
-				anyName = anyName || exploded
-			}
-		}
+		canon += "{" + body + "}" + text
 	}
-	if anyName {
-		t.named, t.names = nil, nil
+	if t.names == nil {
+		t.named = nil
 	}
 	if t.variables > MaxTemplateVariables {
 		return nil, fmt.Errorf("%d variables are over %d", t.variables, MaxTemplateVariables)
@@ -91,10 +73,30 @@ func parseTemplate(s string) (*template, error) {
 		return nil, err
 	}
 	var err error
-	if t.uri, err = uritemplate.New(source.String()); err != nil {
+	if t.uri, err = uritemplate.New(canon); err != nil {
 		return nil, fmt.Errorf("not a URI template (RFC 6570): %w", err)
 	}
 	return t, nil
+}
+
+// addExpression notes the variables of what stands between braces; group is the expression's group in the regular expression.
+func (t *template) addExpression(group int, body string) {
+	named := strings.IndexByte(";?&", body[0]) >= 0
+	if named {
+		t.named = append(t.named, group)
+	}
+	for v := range strings.SplitSeq(strings.TrimLeft(body, "+#./;?&"), ",") {
+		t.variables++
+		name, _, _ := strings.Cut(v, ":") // {name:3}
+		name, exploded := strings.CutSuffix(name, "*")
+		switch {
+		case !named || t.names == nil:
+		case exploded:
+			t.names = nil // a map has any names
+		default:
+			t.names[canonical(name)] = true
+		}
+	}
 }
 
 // checkScheme demands that literal text begins with a scheme (RFC 3986 § 3.1) and its colon. Without one a template could
