@@ -80,24 +80,24 @@ func objectOf(raw json.RawMessage) map[string]json.RawMessage {
 }
 
 // toolSchemas are the input schemas of the member's published tools with x-mcp-header annotations: the dataplane checks
-// Mcp-Param-* headers against them.
+// Mcp-Param-* headers against them. Of a tool that only an earlier document tells of, its schema stays.
 func (c *hostCompiler) toolSchemas(m *member, tools []offer) map[string]json.RawMessage {
-	var out map[string]json.RawMessage
+	out := make(map[string]json.RawMessage)
 	for _, o := range tools {
-		if o.backend != m.use.Name || o.item == nil || !o.item.Annotated {
-			continue
+		switch {
+		case o.backend != m.use.Name:
+		case o.item == nil:
+			if schema := c.prev.Backends[o.backend].ToolSchemas[o.upstream]; schema != nil {
+				out[o.upstream] = schema
+			}
+		case o.item.Annotated:
+			if schema := objectOf(o.item.Raw)["inputSchema"]; objectOf(schema) != nil {
+				out[o.upstream] = schema
+			}
 		}
-		schema := objectOf(o.item.Raw)["inputSchema"]
-		if objectOf(schema) == nil {
-			continue
-		}
-		if out == nil {
-			out = make(map[string]json.RawMessage)
-		}
-		out[o.upstream] = schema
 	}
-	if out == nil && m.cat == nil { // what stands published stays
-		return c.prev.Backends[m.use.Name].ToolSchemas
+	if len(out) == 0 {
+		return nil
 	}
 	return out
 }
