@@ -23,15 +23,16 @@ type Catalog struct {
 	Resources         List `json:"resources,omitzero"`
 	ResourceTemplates List `json:"resourceTemplates,omitzero"`
 
-	// Taken is when the last complete round ended.
+	// Taken is when the last round ended in which every walk was complete; zero: none yet.
 	Taken time.Time `json:"taken"`
 }
 
 // List is one kind of items, from the last complete walk over all of its pages.
 type List struct {
 	Items []Item `json:"items,omitempty"`
-	// Stale is true when the last walk failed; Items are then the last good ones, Since when they were taken.
-	Stale  bool      `json:"stale,omitempty"`
+	// Stale is true when the last walk failed, for Reason; Items are then the last good ones.
+	Stale bool `json:"stale,omitempty"`
+	// Since is when Items were taken; zero: no walk was ever complete, which says nothing about what the backend has.
 	Since  time.Time `json:"since,omitzero"`
 	Reason string    `json:"reason,omitempty"`
 	// TTL is the backend's own ttlMs, the shortest of its pages; nil where it said nothing.
