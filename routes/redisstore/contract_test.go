@@ -11,7 +11,10 @@ import (
 	"github.com/weir-mcp/weir/routes/routestest"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) {
+	redisstore.SilenceClients() // they would tell of every Redis that a test ends
+	goleak.VerifyTestMain(m)
+}
 
 func TestEveryRedisKeepsTheContract(t *testing.T) {
 	for name, open := range map[string]func(*testing.T) (config redisstore.Config, flush func(*testing.T)){

@@ -38,27 +38,31 @@ func (r *Reader) Follow(ctx context.Context, apply func([]routes.Event), state f
 	if state == nil {
 		state = func(bool, error) {}
 	}
-	reachable, first := false, true
-	wait := r.follow.retry
+	const unknown, up, down = 0, 1, 2
+	told, wait := unknown, r.follow.retry
 	for ctx.Err() == nil {
 		client, err := r.ownConnection()
 		if err != nil {
 			return err
 		}
+		began := time.Now()
 		stop := context.AfterFunc(ctx, func() { client.Close() }) // a blocked read heeds nothing else
 		err = r.followOn(ctx, client, apply, func() {
 			r.gate.reached()
 			state(true, nil)
-			reachable, first, wait = true, false, r.follow.retry
+			told = up
 		})
 		stop()
 		client.Close()
 		if ctx.Err() != nil {
 			break
 		}
-		if reachable || first {
+		if told != down {
+			told = down
 			state(false, err)
-			reachable, first = false, false
+		}
+		if time.Since(began) > r.follow.retry2 { // one that breaks at once does not count as success
+			wait = r.follow.retry
 		}
 		sleep(ctx, wait/2+rand.N(wait/2+1))
 		wait = min(2*wait, r.follow.retry2)

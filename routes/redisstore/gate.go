@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -39,8 +40,8 @@ func newGate(timeout time.Duration, observe func(string, time.Duration, error), 
 	return &gate{timeout: timeout, observe: observe, probe: probe}
 }
 
-// do runs try, at most twice, each time no longer than the timeout. Its error is the caller's own (context.Canceled), or wraps
-// routes.ErrUnavailable, or is what Redis answered. try returns go-redis's errors and no others, and must be safe to run again.
+// do runs try, at most twice, each time no longer than the timeout. Its error is the caller's own (context.Canceled) or wraps
+// routes.ErrUnavailable. try returns go-redis's errors but redis.Nil, and must be safe to run again.
 func (g *gate) do(ctx context.Context, op string, try func(context.Context) error) error {
 	return g.doFor(ctx, g.timeout, op, try)
 }
@@ -57,7 +58,7 @@ func (g *gate) doFor(ctx context.Context, timeout time.Duration, op string, try 
 }
 
 func (g *gate) attempt(ctx context.Context, timeout time.Duration, try func(context.Context) error) error {
-	if err := context.Cause(ctx); err != nil {
+	if err := ctx.Err(); err != nil {
 		return err
 	}
 	if cause := g.shut(); cause != nil {
@@ -70,6 +71,9 @@ func (g *gate) attempt(ctx context.Context, timeout time.Duration, try func(cont
 		cancel()
 		if !isAway(err) {
 			g.reached()
+			if err != nil { // it answered, and refuses: permissions, types, memory
+				err = fmt.Errorf("%w: %w", routes.ErrUnavailable, err)
+			}
 			return err
 		}
 		if ctx.Err() != nil || errors.Is(err, redis.ErrClosed) {
@@ -77,7 +81,7 @@ func (g *gate) attempt(ctx context.Context, timeout time.Duration, try func(cont
 		}
 	}
 	if errors.Is(ctx.Err(), context.Canceled) {
-		return context.Cause(ctx) // the caller left; that says nothing about Redis
+		return ctx.Err() // the caller left; that says nothing about Redis
 	}
 	g.failed(err)
 	return fmt.Errorf("%w: %w", routes.ErrUnavailable, err)
@@ -123,22 +127,19 @@ func (g *gate) probeUntilBack() {
 	}
 }
 
-// away are the answers of a Redis that is there but can't serve now.
-var away = [...]string{"LOADING", "CLUSTERDOWN", "MASTERDOWN", "TRYAGAIN", "READONLY", "MISCONF", "NOREPLICAS", "BUSY",
-	"max number of clients"}
-
-// isAway reports whether err means that Redis could not be used, as opposed to an answer.
+// isAway reports whether err means that Redis could not be used at all, as opposed to an answer to this one operation.
 func isAway(err error) bool {
-	if err == nil || errors.Is(err, redis.Nil) {
+	if err == nil {
 		return false
 	}
 	if _, answered := errors.AsType[redis.Error](err); !answered {
 		return true
 	}
-	for _, prefix := range away {
-		if redis.HasErrorPrefix(err, prefix) {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(awayAnswers(), func(prefix string) bool { return redis.HasErrorPrefix(err, prefix) })
+}
+
+// awayAnswers are those of a Redis that is there but can't serve now, or not us.
+func awayAnswers() []string {
+	return []string{"LOADING", "CLUSTERDOWN", "MASTERDOWN", "TRYAGAIN", "READONLY", "MISCONF", "NOREPLICAS", "BUSY",
+		"NOAUTH", "WRONGPASS", "max number of clients"}
 }

@@ -52,7 +52,7 @@ func (c *Config) openSingle() (redis.UniversalClient, error) {
 	}
 	o.DialTimeout, o.PoolTimeout, o.ReadTimeout, o.WriteTimeout = DefaultTimeout, DefaultTimeout, socketTimeout, socketTimeout
 	o.ContextTimeoutEnabled, o.MaxRetries, o.DialerRetries = true, -1, 1
-	o.MaintNotificationsConfig = noMaintenanceNotices()
+	o.MaintNotificationsConfig, o.DisableIdentity = noMaintenanceNotices(), true
 	return redis.NewClient(o), nil
 }
 
@@ -73,7 +73,7 @@ func (c *Config) openCluster() (redis.UniversalClient, error) {
 	}
 	o.DialTimeout, o.PoolTimeout, o.ReadTimeout, o.WriteTimeout = DefaultTimeout, DefaultTimeout, socketTimeout, socketTimeout
 	o.ContextTimeoutEnabled, o.MaxRetries, o.DialerRetries = true, -1, 1
-	o.MaintNotificationsConfig = noMaintenanceNotices()
+	o.MaintNotificationsConfig, o.DisableIdentity = noMaintenanceNotices(), true
 	return redis.NewClusterClient(o), nil
 }
 
@@ -83,13 +83,21 @@ func (c *Config) failover() *redis.FailoverOptions {
 		SentinelUsername: c.SentinelUsername, SentinelPassword: c.SentinelPassword,
 		Username: c.Username, Password: c.Password,
 		DialTimeout: DefaultTimeout, PoolTimeout: DefaultTimeout, ReadTimeout: socketTimeout, WriteTimeout: socketTimeout,
-		ContextTimeoutEnabled: true, MaxRetries: -1, DialerRetries: 1,
+		ContextTimeoutEnabled: true, MaxRetries: -1, DialerRetries: 1, DisableIdentity: true,
 	}
 	if c.TLS != (routes.TLS{}) {
 		o.Dialer = dialTLS(c.TLS)
 	}
 	return o
 }
+
+// SilenceClients turns off the log that go-redis keeps for the whole process on stderr, with a line for every connection that
+// fails: what matters comes back as errors. A program calls it once, before it opens its first client.
+func SilenceClients() { redis.SetLogger(silence{}) }
+
+type silence struct{}
+
+func (silence) Printf(context.Context, string, ...any) {}
 
 // noMaintenanceNotices spares a round trip at each connect for a feature of one vendor.
 func noMaintenanceNotices() *maintnotifications.Config {

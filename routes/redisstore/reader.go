@@ -77,7 +77,7 @@ func (r *Reader) Hosts(ctx context.Context, ids []routes.HostID) (map[routes.Hos
 	return all, nil
 }
 
-// read takes index lines, documents and meta of one moment. A record without a document is a tombstone, or lost its document.
+// read takes index lines, documents and meta of one moment. A record without a document is a tombstone, or lost.
 func (r *Reader) read(ctx context.Context, op string, ids []routes.HostID) (map[routes.HostID]routes.HostRecord, routes.Meta, error) {
 	fields, keys := make([]string, len(ids)), make([]string, len(ids))
 	for i, id := range ids {
@@ -102,9 +102,10 @@ func (r *Reader) read(ctx context.Context, op string, ids []routes.HostID) (map[
 		if !ok {
 			continue
 		}
-		e, err := parseEntry(line)
-		if err != nil {
-			return nil, routes.Meta{}, fmt.Errorf("index of host %q: %w", id, err)
+		e, ok := parseEntry(line)
+		if !ok {
+			hosts[id] = routes.HostRecord{ID: id} // as good as lost
+			continue
 		}
 		h := routes.HostRecord{ID: id, Version: e.Version, Sequence: e.Sequence, Digest: e.Digest, Removed: e.Removed}
 		if document, ok := documents.Val()[i].(string); ok && !e.Removed {
@@ -131,14 +132,8 @@ func (r *Reader) List(ctx context.Context, id routes.HostID) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	var e routes.HostEntry
-	indexed := line.Err() == nil
-	if indexed {
-		if e, err = parseEntry(line.Val()); err != nil {
-			return nil, fmt.Errorf("index of host %q: %w", id, err)
-		}
-	}
-	if err := absent(id, indexed, e.Removed, list.Err() == nil, m); err != nil {
+	e, ok := parseEntry(line.Val())
+	if err := absent(id, line.Err() == nil, e.Removed, ok && list.Err() == nil, m); err != nil {
 		return nil, err
 	}
 	return []byte(list.Val()), nil
@@ -156,7 +151,8 @@ func absent(id routes.HostID, indexed, removed, there bool, m routes.Meta) error
 	return nil
 }
 
-// Index returns a line for every host that was ever published, tombstones included, and the state of the store at that moment.
+// Index returns an entry for every host that was ever published, tombstones included, and the state of the store at that
+// moment. An entry that can't be read is zero: whatever a leader publishes supersedes it.
 func (r *Reader) Index(ctx context.Context) (map[routes.HostID]routes.HostEntry, routes.Meta, error) {
 	var meta *redis.SliceCmd
 	var lines *redis.MapStringStringCmd
@@ -173,11 +169,7 @@ func (r *Reader) Index(ctx context.Context) (map[routes.HostID]routes.HostEntry,
 	}
 	index := make(map[routes.HostID]routes.HostEntry, len(lines.Val()))
 	for id, line := range lines.Val() {
-		e, err := parseEntry(line)
-		if err != nil {
-			return nil, routes.Meta{}, fmt.Errorf("index of host %q: %w", id, err)
-		}
-		index[routes.HostID(id)] = e
+		index[routes.HostID(id)], _ = parseEntry(line)
 	}
 	return index, m, nil
 }
@@ -281,22 +273,22 @@ func metaOf(cmd *redis.SliceCmd) (routes.Meta, error) {
 	return m, nil
 }
 
-// parseEntry is the inverse of what publishScript writes.
-func parseEntry(line string) (routes.HostEntry, error) {
-	var e routes.HostEntry
+// parseEntry is the inverse of what publishScript writes; the entry is zero if it can't be read.
+func parseEntry(line string) (routes.HostEntry, bool) {
 	f := strings.SplitN(line, " ", 6)
-	if len(f) != 6 {
-		return e, fmt.Errorf("unexpected line %q", line)
+	if len(f) != 6 || f[0] == "" || f[4] != "0" && f[4] != "1" {
+		return routes.HostEntry{}, false
 	}
 	epoch, err1 := number(f[1])
 	revision, err2 := number(f[2])
 	sequence, err3 := number(f[3])
-	if err := errors.Join(err1, err2, err3); err != nil {
-		return e, fmt.Errorf("unexpected line %q: %w", line, err)
+	if errors.Join(err1, err2, err3) != nil {
+		return routes.HostEntry{}, false
 	}
-	e.Version = routes.Version{Incarnation: f[0], Epoch: epoch, Revision: revision}
-	e.Sequence, e.Removed, e.Digest = sequence, f[4] == "1", f[5]
-	return e, nil
+	return routes.HostEntry{
+		Version:  routes.Version{Incarnation: f[0], Epoch: epoch, Revision: revision},
+		Sequence: sequence, Digest: f[5], Removed: f[4] == "1",
+	}, true
 }
 
 // number reads an unsigned number from a reply.
