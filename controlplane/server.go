@@ -95,7 +95,7 @@ func New(cfg *Config, o Options) (_ *Server, err error) {
 		return nil, err
 	}
 	s.discovery, err = discovery.New(discovery.Options{
-		Client: s.egress, Log: s.log.Named("discovery"),
+		Client: s.egress, Log: s.log.Named("discovery"), Registry: s.o.Registry,
 		Changed: func(routes.BackendID) { s.publisher.Notify() },
 	})
 	if err != nil {
