@@ -293,14 +293,14 @@ func (x *exchange) resolve() bool {
 	case errors.Is(err, routes.ErrUnknownHost):
 		x.err = err
 		x.unknownHost()
+	case errors.Is(err, routes.ErrNotPublished):
+		x.err = err
+		setRetryAfter(x.w.w.Header(), retryUnavailable)
+		x.refuse(http.StatusServiceUnavailable, "not_published", "Nothing published yet")
 	default:
 		x.err = err
 		setRetryAfter(x.w.w.Header(), retryUnavailable)
-		reason := "unavailable"
-		if errors.Is(err, routes.ErrNotPublished) {
-			reason = "not_published"
-		}
-		x.refuse(http.StatusServiceUnavailable, reason, "Server not available yet")
+		x.refuse(http.StatusServiceUnavailable, "unavailable", "Server not available")
 	}
 	return false
 }
@@ -371,6 +371,7 @@ func (x *exchange) dispatch() {
 			}
 		}
 		x.unanswered()
+		x.w.release()
 	}()
 	x.e.o.Dispatch(&x.w, &x.req)
 }

@@ -221,6 +221,15 @@ func (w *Response) document(status int, parts ...[]byte) {
 	_ = w.flush() // kept in w.err
 }
 
+// release is called once Dispatch has returned: net/http ends the stream's encoding next, which must not take for ever.
+func (w *Response) release() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.timer != nil {
+		w.setDeadline()
+	}
+}
+
 func (w *Response) end() {
 	w.state = finished
 	if w.timer != nil {
@@ -257,7 +266,6 @@ func (w *Response) write(p []byte) error {
 }
 
 // flush sends what is buffered and then lifts the deadline: on HTTP/2 it would end the stream even while nothing is written.
-// After the last message it stays, for what net/http still has to write.
 func (w *Response) flush() error {
 	if w.err != nil {
 		return w.err
@@ -267,9 +275,7 @@ func (w *Response) flush() error {
 		w.err = err
 		return err
 	}
-	if w.state != finished {
-		_ = w.rc.SetWriteDeadline(time.Time{}) // not every writer has deadlines
-	}
+	_ = w.rc.SetWriteDeadline(time.Time{}) // not every writer has deadlines
 	return nil
 }
 
