@@ -11,8 +11,8 @@ import (
 	"github.com/weir-mcp/weir/routes"
 )
 
-// BreakerOptions are those of the circuit breakers, one per backend. A breaker opens when of at least MinCalls calls within Window
-// the FailureRatio failed, for at least two principals: what one caller does must not close a backend to the others. Failures to
+// BreakerOptions are those of the circuit breakers, one per backend. A breaker opens when of at least MinCalls calls that ended within
+// Window the FailureRatio failed, for at least two principals: what one caller does must not close a backend to the others. Failures to
 // connect need no second principal. Zero fields mean the defaults that they name.
 type BreakerOptions struct {
 	Window       time.Duration // zero means 10s
@@ -81,6 +81,7 @@ func newBreaker(id routes.BackendID, o BreakerOptions) *breaker {
 type permit struct {
 	b         *breaker
 	principal string
+	began     time.Time
 	mu        sync.Mutex
 	done      func(error) // nil: told
 }
@@ -94,7 +95,7 @@ func (b *breaker) allow(principal string) (*permit, error) {
 	if err != nil {
 		return nil, &Failure{Reason: ReasonCircuitOpen, RetryAfter: b.opts.Open, Err: err}
 	}
-	return &permit{b: b, principal: principal, done: done}, nil
+	return &permit{b: b, principal: principal, began: time.Now(), done: done}, nil
 }
 
 func (p *permit) tell(err error) {
@@ -102,9 +103,18 @@ func (p *permit) tell(err error) {
 	done := p.done
 	p.done = nil
 	p.mu.Unlock()
-	if done != nil {
-		done(err)
+	if done == nil {
+		return
 	}
+	if err == errCounts && time.Since(p.began) >= p.b.opts.Window*9/10 && p.b.gate.State() == gobreaker.StateClosed {
+		// The gate counts a call where it began, which has left the window. A deadline of a minute is news all the same.
+		done(errExcluded)
+		if done, err = p.b.gate.Allow(); err != nil {
+			return
+		}
+		err = errCounts
+	}
+	done(err)
 }
 
 // streaming: an event stream has begun. Where the breaker waits to see whether the backend is back, that is enough: the stream may
@@ -188,7 +198,8 @@ func (b *breaker) recent(now time.Time) []failedConnects {
 
 // trips is asked after each failure while the breaker is closed.
 func (b *breaker) trips(c gobreaker.Counts) bool {
-	if c.Requests < b.opts.MinCalls || float64(c.TotalFailures) < b.opts.FailureRatio*float64(c.Requests) {
+	ended := c.TotalSuccesses + c.TotalFailures // calls in flight say nothing yet
+	if ended < b.opts.MinCalls || float64(c.TotalFailures) < b.opts.FailureRatio*float64(ended) {
 		return false
 	}
 	now := time.Now()
@@ -201,7 +212,7 @@ func (b *breaker) trips(c gobreaker.Counts) bool {
 	for _, f := range b.recent(now) {
 		connects += f.n
 	}
-	return float64(connects) >= b.opts.FailureRatio*float64(c.Requests)
+	return float64(connects) >= b.opts.FailureRatio*float64(ended)
 }
 
 // forget starts the window anew.
