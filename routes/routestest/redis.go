@@ -55,6 +55,8 @@ type RedisOptions struct {
 	Dir string
 	// AppendOnly makes it keep its data over Kill and Restart.
 	AppendOnly bool
+	// Config is the text of its config file; empty: it has none. A sentinel needs one, to write to.
+	Config string
 	// Args follow the others on its command line: "--maxmemory", "1mb".
 	Args []string
 }
@@ -183,6 +185,13 @@ func (r *RedisServer) start() bool {
 	}
 	args := append([]string{"--bind", "127.0.0.1", "--port", strconv.Itoa(r.port), "--dir", r.o.Dir, "--daemonize", "no",
 		"--loglevel", "warning", "--save", "", "--appendonly", appendOnly}, r.o.Args...)
+	if r.o.Config != "" {
+		file := filepath.Join(r.o.Dir, "redis.conf")
+		if err := os.WriteFile(file, []byte(r.o.Config), 0o600); err != nil {
+			r.t.Fatal(err)
+		}
+		args = append([]string{file}, args...)
+	}
 	run, err := startProcess("redis-server", args)
 	if err != nil {
 		r.t.Fatalf("start redis-server: %v", err)
