@@ -101,6 +101,7 @@ func (e *Endpoint) ServeHTTP(rw http.ResponseWriter, r *http.Request) {
 	x := &exchange{e: e, r: r, w: Response{
 		w: rw, rc: http.NewResponseController(rw), keepAlive: e.o.KeepAlive, patience: e.o.WriteTimeout,
 	}}
+	x.w.x = x
 	if e.o.OnDone != nil {
 		start := time.Now()
 		defer func() { e.o.OnDone(x.summary(time.Since(start))) }()
@@ -201,8 +202,6 @@ func (x *exchange) withinBudget() bool {
 
 // authenticate verifies the bearer token.
 func (x *exchange) authenticate() bool {
-	resource := x.resource()
-	x.w.metadata = x.metadataURL()
 	if x.e.o.Auth == nil {
 		x.req.Identity = x.e.o.Anonymous
 		return true
@@ -212,7 +211,7 @@ func (x *exchange) authenticate() bool {
 		x.unauthorized("Bearer", errors.New("no bearer token"))
 		return false
 	}
-	id, err := x.e.o.Auth.Verify(x.r.Context(), token, resource)
+	id, err := x.e.o.Auth.Verify(x.r.Context(), token, x.resource())
 	switch {
 	case err == nil:
 		x.req.Identity = id
@@ -234,7 +233,7 @@ const (
 
 func (x *exchange) unauthorized(challenge string, err error) {
 	x.err = err
-	x.w.w.Header().Set("WWW-Authenticate", withMetadata(challenge, x.w.metadata))
+	x.w.w.Header().Set("WWW-Authenticate", withMetadata(challenge, x.metadataURL()))
 	x.refuse(http.StatusUnauthorized, "unauthorized", "Unauthorized")
 }
 

@@ -18,7 +18,7 @@ type Response struct {
 	rc        *http.ResponseController
 	id        json.RawMessage
 	era       Era
-	metadata  string        // URL of the resource's metadata, for challenges
+	x         *exchange     // knows the URL for challenges
 	keepAlive time.Duration // between comments
 	patience  time.Duration // for one write
 
@@ -79,7 +79,7 @@ func (w *Response) Fail(err *Error) {
 			setRetryAfter(w.w.Header(), err.RetryAfter)
 		}
 		if err.Challenge != "" {
-			w.w.Header().Set("WWW-Authenticate", withMetadata(err.Challenge, w.metadata))
+			w.w.Header().Set("WWW-Authenticate", withMetadata(err.Challenge, w.x.metadataURL()))
 		}
 	}
 	w.document(err.HTTPStatus(w.era), AppendErrorResponse(nil, w.id, err))

@@ -45,44 +45,47 @@ var ErrNotMessage = errors.New("not a JSON-RPC message")
 // notification nor response, and members that are there twice where it looks are errors. Values may have anything else
 // that JSON's grammar allows: duplicate names and lone surrogates further down are the backend's and the client's affair.
 func ScanMessage(doc []byte) (Scan, error) {
-	var s Scan
-	if !jsontext.Value(doc).IsValid(jsontext.AllowDuplicateNames(true), jsontext.AllowInvalidUTF8(true)) {
-		return s, fmt.Errorf("%w: broken JSON", ErrNotMessage)
+	if !wellFormed(doc) {
+		return Scan{}, fmt.Errorf("%w: broken JSON", ErrNotMessage)
 	}
-	sc := scanner{walker: walker{b: doc}, s: &s}
+	sc := scanner{walker: walker{b: doc}}
 	if sc.space(); sc.peek() != '{' {
-		return s, fmt.Errorf("%w: not an object", ErrNotMessage)
+		return Scan{}, fmt.Errorf("%w: not an object", ErrNotMessage)
 	}
 	sc.envelope()
 	if sc.problem == "" {
-		sc.problem = s.classify()
+		sc.problem = sc.s.classify()
 	}
 	if sc.problem != "" {
 		return Scan{}, fmt.Errorf("%w: %s", ErrNotMessage, sc.problem)
 	}
-	return s, nil
+	return sc.s, nil
 }
 
 // ScanResult looks at the top level of a result. A result that is no object, or has a member twice where it looks, is an
 // error.
 func ScanResult(result json.RawMessage) (ResultScan, error) {
-	var s Scan
-	if !jsontext.Value(result).IsValid(jsontext.AllowDuplicateNames(true), jsontext.AllowInvalidUTF8(true)) {
+	if !wellFormed(result) {
 		return ResultScan{}, fmt.Errorf("%w: broken JSON", ErrNotMessage)
 	}
-	sc := scanner{walker: walker{b: result}, s: &s}
+	sc := scanner{walker: walker{b: result}}
 	if sc.space(); sc.peek() != '{' {
 		return ResultScan{}, fmt.Errorf("%w: the result is not an object", ErrNotMessage)
 	}
 	if sc.result(); sc.problem != "" {
 		return ResultScan{}, fmt.Errorf("%w: %s", ErrNotMessage, sc.problem)
 	}
-	return s.ResultScan, nil
+	return sc.s.ResultScan, nil
+}
+
+// wellFormed reports whether doc is one JSON value by the grammar alone.
+func wellFormed(doc []byte) bool {
+	return jsontext.Value(doc).IsValid(jsontext.AllowDuplicateNames(true), jsontext.AllowInvalidUTF8(true))
 }
 
 type scanner struct {
 	walker
-	s       *Scan
+	s       Scan
 	problem string
 }
 

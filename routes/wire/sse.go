@@ -197,11 +197,21 @@ func (e *EventReader) take(line []byte) error {
 		if int64(len(e.data))+int64(len(line)) > e.limit {
 			return ErrEventTooLarge
 		}
+		e.grow(len(line))
 		e.data = append(e.data, line...)
 	case "event":
 		e.event = appendUpTo(e.event, line, maxEventType)
 	}
 	return nil
+}
+
+// grow makes room for n bytes more; large events double, so that they are copied twice at most and not five times.
+func (e *EventReader) grow(n int) {
+	if need := len(e.data) + n; need > cap(e.data) {
+		grown := make([]byte, len(e.data), max(need, int(min(int64(2*cap(e.data)), e.limit))))
+		copy(grown, e.data)
+		e.data = grown
+	}
 }
 
 // startData begins a data line: lines are joined by LF.
