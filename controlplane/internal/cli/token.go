@@ -1,0 +1,64 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/weir-mcp/weir/deploy/process"
+	"github.com/weir-mcp/weir/routes/access"
+)
+
+// words collects the values of a flag that may be given several times.
+type words []string
+
+func (w *words) String() string     { return strings.Join(*w, " ") }
+func (w *words) Set(v string) error { *w = append(*w, v); return nil }
+
+func mintToken(_ context.Context, env Env, c command, args []string) error {
+	var o access.MintOptions
+	var audiences, hosts, scopes words
+	flags := flag.NewFlagSet("token mint", flag.ContinueOnError)
+	flags.StringVar(&o.KeyFile, "key-file", "", "private key `FILE`: PEM or JWK; for HS algorithms the secret itself")
+	flags.StringVar(&o.Algorithm, "alg", "RS256", "`ALGORITHM`: "+strings.Join(access.Algorithms(), ", "))
+	flags.StringVar(&o.KeyID, "kid", "", "key `ID` for the token's header")
+	flags.StringVar(&o.Issuer, "issuer", "", "`ISSUER`, the token's iss")
+	flags.Var(&audiences, "audience", "`AUDIENCE`, the token's aud; repeatable")
+	flags.StringVar(&o.Subject, "subject", "", "`SUBJECT`, the token's sub")
+	flags.Var(&hosts, "virtual-host", "virtual `HOST` that the token is for; repeatable")
+	flags.StringVar(&o.HostClaim, "host-claim", access.DefaultVirtualHostClaim, "`CLAIM` that names the virtual hosts")
+	flags.Var(&scopes, "scope", "`SCOPES`, separated by spaces; repeatable. None: all that the issuer's require_scopes leaves")
+	flags.DurationVar(&o.TTL, "ttl", time.Hour, "how long the token lasts; a negative `DURATION` makes an expired one")
+	flags.Func("claim", "another claim, `NAME=VALUE`; repeatable", func(v string) error {
+		name, value, ok := strings.Cut(v, "=")
+		if !ok || name == "" {
+			return errors.New("want NAME=VALUE")
+		}
+		if o.Extra == nil {
+			o.Extra = map[string]any{}
+		}
+		o.Extra[name] = value
+		return nil
+	})
+	if err := c.parse(flags, args, env); err != nil {
+		return helped(err)
+	}
+	if err := needed(map[string]bool{
+		"key-file": o.KeyFile != "", "issuer": o.Issuer != "", "audience": len(audiences) > 0, "subject": o.Subject != "",
+	}, "key-file", "issuer", "audience", "subject"); err != nil {
+		return err
+	}
+	if o.TTL == 0 {
+		return badUsage("--ttl: 0 is no duration for a token")
+	}
+	o.Audience, o.Hosts, o.Scope = audiences, hosts, scopes.String()
+	token, err := access.Mint(o)
+	if err != nil {
+		return &process.ConfigError{Err: err}
+	}
+	_, err = fmt.Fprintln(env.Stdout, token)
+	return err
+}
