@@ -165,29 +165,29 @@ func (at *cursor) take(entries []redis.XMessage) []routes.Event {
 			events = append(events, routes.Event{Reset: true})
 		}
 		at.incarnation, at.sequence = incarnation, sequence
-		if e, ok := hostEvent(entry.Values, incarnation); ok {
-			events = append(events, e)
+		switch entry.Values["kind"] { // those of a later version count in the sequence only
+		case "host":
+			events = append(events, hostEvent(entry.Values, incarnation))
+		case "revocation":
+			events = append(events, routes.Event{Revocation: true})
 		}
 	}
 	return events
 }
 
-// hostEvent reads an entry about a host. Other kinds, also those of later versions, count in the sequence only.
-func hostEvent(values map[string]any, incarnation string) (routes.Event, bool) {
-	if values["kind"] != "host" {
-		return routes.Event{}, false
-	}
+// hostEvent reads an entry about a host; one that can't be read is a Reset.
+func hostEvent(values map[string]any, incarnation string) routes.Event {
 	host, _ := values["host"].(string)
 	epoch, err1 := number(values["epoch"])
 	revision, err2 := number(values["revision"])
 	if host == "" || cmp.Or(err1, err2) != nil {
-		return routes.Event{Reset: true}, true
+		return routes.Event{Reset: true}
 	}
 	return routes.Event{
 		Host:    routes.HostID(host),
 		Version: routes.Version{Incarnation: incarnation, Epoch: epoch, Revision: revision},
 		Removed: values["removed"] == "1",
-	}, true
+	}
 }
 
 // compare finds what the stream can't tell: after data loss the entries of a new stream may have ids that are not above the last

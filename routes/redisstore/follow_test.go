@@ -51,6 +51,9 @@ func TestACursorTellsChangesAndResets(t *testing.T) {
 			[]redis.XMessage{with(entry("i 6 a 1"), "kind", "weather"), entry("i 7 b 1")},
 			[]routes.Event{change("i", "b", 1)}, cursor{"7-0", "i", 7},
 		},
+		"revocations changed": {
+			[]redis.XMessage{with(entry("i 6 a 1"), "kind", "revocation")}, []routes.Event{{Revocation: true}}, cursor{"6-0", "i", 6},
+		},
 		"an entry that nobody of ours wrote": {
 			[]redis.XMessage{{ID: "6-0", Values: map[string]any{"x": "y"}}, entry("i 6 a 1")},
 			[]routes.Event{reset, change("i", "a", 1)}, cursor{"6-0", "i", 6},
