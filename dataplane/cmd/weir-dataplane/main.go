@@ -8,6 +8,9 @@ import (
 	"fmt"
 	"os"
 
+	"github.com/redis/go-redis/v9"
+	"go.uber.org/zap"
+
 	"github.com/weir-mcp/weir/dataplane"
 	"github.com/weir-mcp/weir/deploy/process"
 )
@@ -25,7 +28,7 @@ func run(ctx context.Context, args []string) error {
 	case err != nil:
 		return &process.ConfigError{Err: err}
 	case *path == "" || flags.NArg() > 0:
-		return &process.ConfigError{Err: fmt.Errorf("usage: weir-dataplane --config FILE")}
+		return &process.ConfigError{Err: errors.New("usage: weir-dataplane --config FILE")}
 	}
 	cfg, err := dataplane.LoadConfig(*path)
 	if err != nil {
@@ -36,9 +39,17 @@ func run(ctx context.Context, args []string) error {
 		return &process.ConfigError{Err: err}
 	}
 	defer func() { _ = log.Sync() }() // stderr can't always be synced; there is nothing left to tell
+	redis.SetLogger(redisLog{log.Named("redis")})
 	s, err := dataplane.New(cfg, dataplane.Options{Log: log, Stderr: os.Stderr})
 	if err != nil {
 		return &process.ConfigError{Err: err}
 	}
 	return s.Run(ctx)
+}
+
+// redisLog keeps the client library's own words out of the JSON lines, unless somebody looks for them.
+type redisLog struct{ log *zap.Logger }
+
+func (l redisLog) Printf(_ context.Context, format string, v ...any) {
+	l.log.Debug(fmt.Sprintf(format, v...))
 }

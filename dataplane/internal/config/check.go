@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net"
 	"net/url"
+	"strconv"
 	"time"
 
 	"github.com/weir-mcp/weir/routes/secret"
@@ -117,7 +118,11 @@ func (c *Config) expand() error {
 }
 
 func address(path, addr string) error {
-	if _, _, err := net.SplitHostPort(addr); err != nil {
+	_, port, err := net.SplitHostPort(addr)
+	if err == nil {
+		_, err = strconv.ParseUint(port, 10, 16)
+	}
+	if err != nil {
 		return fmt.Errorf("%s: %q is not HOST:PORT", path, addr)
 	}
 	return nil
