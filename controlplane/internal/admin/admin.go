@@ -1,6 +1,7 @@
 package admin
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"crypto/sha256"
@@ -161,14 +162,19 @@ func fail(w http.ResponseWriter, status int, code, message string) {
 }
 
 func answer(w http.ResponseWriter, status int, body any) {
-	doc, err := json.MarshalIndent(body, "", "  ")
-	if err != nil {
-		status, doc = http.StatusInternalServerError, []byte(`{"error":{"code":"internal","message":"the answer can't be encoded"}}`)
+	var doc bytes.Buffer
+	enc := json.NewEncoder(&doc)
+	enc.SetEscapeHTML(false) // people read it
+	enc.SetIndent("", "  ")
+	if err := enc.Encode(body); err != nil {
+		status = http.StatusInternalServerError
+		doc.Reset()
+		doc.WriteString(`{"error":{"code":"internal","message":"the answer can't be encoded"}}` + "\n")
 	}
 	h := w.Header()
 	h.Set("Content-Type", "application/json")
 	h.Set("Cache-Control", "no-store")
 	h.Set("X-Content-Type-Options", "nosniff")
 	w.WriteHeader(status)
-	_, _ = w.Write(append(doc, '\n')) // the client left: nobody to tell
+	_, _ = w.Write(doc.Bytes()) // the client left: nobody to tell
 }

@@ -21,7 +21,7 @@ func (s *Server) discover(doc *routes.VirtualHost) json.RawMessage {
 	if doc.Instructions != "" {
 		b = appendQuoted(append(b, `,"instructions":`...), doc.Instructions)
 	}
-	b = s.appendCaching(b, defaultTTL.Milliseconds())
+	b = s.appendCaching(b, discoverTTL.Milliseconds())
 	return append(appendMeta(b, doc.ServerInfo, nil, wire.Modern), '}')
 }
 

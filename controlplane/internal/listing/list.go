@@ -89,7 +89,7 @@ func (s *Server) page(v *view, m listMethod, offset int, scopes access.Scopes, e
 		b = appendQuoted(b, cursorFor(v.doc.ID, m.kind, v.version, next))
 	}
 	if era == wire.Modern {
-		ttl := int64(defaultTTL.Milliseconds())
+		ttl := defaultTTL.Milliseconds()
 		if k.ttl != nil {
 			ttl = *k.ttl
 		}

@@ -12,9 +12,13 @@ import (
 	"github.com/weir-mcp/weir/routes/wire"
 )
 
-// defaultTTL is the ttlMs of a list whose backends say nothing, and of server/discover: about what a publish takes. Until
-// list changes are announced to clients, they learn of one by asking again.
-const defaultTTL = time.Second
+const (
+	// defaultTTL is the ttlMs of a list whose backends say nothing: about what a publish takes. Until list changes are announced
+	// to clients, they learn of one by asking again.
+	defaultTTL = time.Second
+	// discoverTTL is the ttlMs of server/discover, as the dataplane answers it: capabilities change when a backend joins or leaves.
+	discoverTTL = time.Minute
+)
 
 // ServerOptions of a Server.
 type ServerOptions struct {

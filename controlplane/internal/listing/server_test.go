@@ -28,7 +28,7 @@ func TestIntroductions(t *testing.T) {
 		b.publish([]*catalog.Catalog{toolCatalog("a", def("x", `{"name":"x"}`))}, introduced())
 		discover := `{"resultType":"complete","supportedVersions":["2026-07-28","2025-11-25","2025-06-18","2025-03-26"],` +
 			`"capabilities":{"tools":{"listChanged":true},"resources":{"subscribe":true},"extensions":{"io.modelcontextprotocol/tasks":{}}},` +
-			`"instructions":"Be \"kind\".","ttlMs":1000,"cacheScope":"private","_meta":{"io.modelcontextprotocol/serverInfo":{"name":"weir/acme","version":"1"}}}`
+			`"instructions":"Be \"kind\".","ttlMs":60000,"cacheScope":"private","_meta":{"io.modelcontextprotocol/serverInfo":{"name":"weir/acme","version":"1"}}}`
 		if diff := cmp.Diff(discover, string(b.modern("acme+mcp:prompts", "server/discover", "{}").result)); diff != "" {
 			t.Errorf("server/discover (-want +got):\n%s", diff)
 		}
