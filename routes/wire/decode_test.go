@@ -80,13 +80,16 @@ func TestDecodeMessage(t *testing.T) {
 	}
 }
 
-func TestDecodeMessageRefuses(t *testing.T) {
+// refusedBody is a body that DecodeMessage refuses.
+type refusedBody struct {
+	body string
+	code int
+	id   string // that the answer carries
+}
+
+func refusedBodies() map[string]refusedBody {
 	const parse, invalid, params = CodeParse, CodeInvalidRequest, CodeInvalidParams
-	tests := map[string]struct {
-		body string
-		code int
-		id   string // that the answer carries
-	}{
+	return map[string]refusedBody{
 		"nothing":                          {"", parse, ""},
 		"white space":                      {" \n", parse, ""},
 		"no JSON":                          {"hello", parse, ""},
@@ -140,7 +143,10 @@ func TestDecodeMessageRefuses(t *testing.T) {
 		"protocolversion in _meta":         {`{"jsonrpc":"2.0","id":1,"method":"m","params":{"_meta":{"IO.modelcontextprotocol/protocolVersion":"x"}}}`, invalid, "1"},
 		"the first fault counts, id found": {`{"JSONRPC":"2.0","params":[],"id":"late","method":"m"}`, invalid, `"late"`},
 	}
-	for name, tt := range tests {
+}
+
+func TestDecodeMessageRefuses(t *testing.T) {
+	for name, tt := range refusedBodies() {
 		t.Run(name, func(t *testing.T) {
 			m, err := DecodeMessage([]byte(tt.body))
 			if err == nil {

@@ -22,19 +22,24 @@ func TestEraOf(t *testing.T) {
 	}
 }
 
-func TestNegotiate(t *testing.T) {
-	type outcome struct {
-		Era     Era
-		Version string
-		Code    int
-	}
+// outcome is what negotiate finds.
+type outcome struct {
+	Era     Era
+	Version string
+	Code    int
+}
+
+// stated is how a message states its version.
+type stated struct {
+	header       []string
+	meta         string // JSON of the version in _meta, "" for none
+	notification bool
+	want         outcome
+}
+
+func statedVersions() map[string]stated {
 	const modern, legacy = "2026-07-28", "2025-11-25"
-	tests := map[string]struct {
-		header       []string
-		meta         string // JSON of the version in _meta, "" for none
-		notification bool
-		want         outcome
-	}{
+	return map[string]stated{
 		"nothing stated":                                    {nil, "", false, outcome{Legacy, "2025-03-26", 0}},
 		"a legacy header":                                   {[]string{legacy}, "", false, outcome{Legacy, legacy, 0}},
 		"an older served header":                            {[]string{"2025-06-18"}, "", false, outcome{Legacy, "2025-06-18", 0}},
@@ -62,7 +67,10 @@ func TestNegotiate(t *testing.T) {
 		"a notification with an unknown header":             {[]string{"banana"}, "", true, outcome{Modern, "banana", CodeUnsupportedVersion}},
 		"a notification whose header differs from its meta": {[]string{legacy}, `"` + modern + `"`, true, outcome{Modern, modern, CodeHeaderMismatch}},
 	}
-	for name, tt := range tests {
+}
+
+func TestNegotiate(t *testing.T) {
+	for name, tt := range statedVersions() {
 		t.Run(name, func(t *testing.T) {
 			h := http.Header{}
 			if tt.header != nil {

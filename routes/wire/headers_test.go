@@ -89,12 +89,15 @@ func FuzzHeaderValue(f *testing.F) {
 	})
 }
 
-func TestCheckStandardHeaders(t *testing.T) {
-	tests := map[string]struct {
-		method, params string // of the body
-		header         http.Header
-		ok             bool
-	}{
+// mirroredRequest is a modern request and the headers that mirror it.
+type mirroredRequest struct {
+	method, params string // of the body
+	header         http.Header
+	ok             bool
+}
+
+func mirroredRequests() map[string]mirroredRequest {
+	return map[string]mirroredRequest{
 		"a list needs the method alone":       {"tools/list", `{}`, http.Header{"Mcp-Method": {"tools/list"}}, true},
 		"a call":                              {"tools/call", `{"name":"foo"}`, http.Header{"Mcp-Method": {"tools/call"}, "Mcp-Name": {"foo"}}, true},
 		"a resource":                          {"resources/read", `{"uri":"file:///a%20b"}`, http.Header{"Mcp-Method": {"resources/read"}, "Mcp-Name": {"file:///a%20b"}}, true},
@@ -121,7 +124,10 @@ func TestCheckStandardHeaders(t *testing.T) {
 		"an empty name":                       {"tools/call", `{"name":""}`, http.Header{"Mcp-Method": {"tools/call"}, "Mcp-Name": {""}}, true},
 		"a name where none belongs":           {"tools/list", `{}`, http.Header{"Mcp-Method": {"tools/list"}, "Mcp-Name": {"foo"}}, true},
 	}
-	for name, tt := range tests {
+}
+
+func TestCheckStandardHeaders(t *testing.T) {
+	for name, tt := range mirroredRequests() {
 		t.Run(name, func(t *testing.T) {
 			params, perr := ParseObject([]byte(tt.params))
 			if perr != nil {

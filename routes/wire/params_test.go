@@ -76,12 +76,15 @@ const paramSchema = `{"type":"object","properties":{
 	"where":{"type":"object","properties":{"zone":{"type":["string","null"],"x-mcp-header":"Zone"}}},
 	"query":{"type":"string"}}}`
 
-func TestCheckParams(t *testing.T) {
-	tests := map[string]struct {
-		arguments string
-		header    http.Header
-		code      int
-	}{
+// mirroredArguments are arguments for paramSchema and the headers that mirror them.
+type mirroredArguments struct {
+	arguments string
+	header    http.Header
+	code      int
+}
+
+func mirroredCalls() map[string]mirroredArguments {
+	return map[string]mirroredArguments{
 		"nothing asked, nothing sent":       {`{"query":"x"}`, nil, 0},
 		"no arguments at all":               {``, nil, 0},
 		"all of them":                       {`{"region":"us","count":42,"dry":true,"where":{"zone":"a"}}`, http.Header{"Mcp-Param-Region": {"us"}, "Mcp-Param-Count": {"42"}, "Mcp-Param-Dry-Run": {"true"}, "Mcp-Param-Zone": {"a"}}, 0},
@@ -128,7 +131,10 @@ func TestCheckParams(t *testing.T) {
 		"a folded name off the path":        {`{"where":{"zone":"a","x":{"Zone":1}},"Query":"x"}`, http.Header{"Mcp-Param-Zone": {"a"}}, 0},
 		"an escaped name":                   {`{"r\u0065gion":"us"}`, http.Header{"Mcp-Param-Region": {"us"}}, 0},
 	}
-	for name, tt := range tests {
+}
+
+func TestCheckParams(t *testing.T) {
+	for name, tt := range mirroredCalls() {
 		t.Run(name, func(t *testing.T) {
 			code := 0
 			err := CheckParams([]byte(paramSchema), []byte(tt.arguments), tt.header)
