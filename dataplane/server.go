@@ -2,7 +2,6 @@ package dataplane
 
 import (
 	"cmp"
-	"context"
 	"crypto/rand"
 	"encoding/hex"
 	"errors"
@@ -62,17 +61,21 @@ type Server struct {
 // New wires a dataplane, from the store to the endpoint; it starts nothing and connects nowhere. Its errors are mistakes in cfg,
 // which is not used afterwards.
 func New(cfg *Config, o Options) (*Server, error) {
+	if o.Registry == nil {
+		o.Registry = prometheus.NewRegistry()
+	}
+	return newServer(cfg, o, o.Registry)
+}
+
+func newServer(cfg *Config, o Options, reg prometheus.Registerer) (*Server, error) {
 	s := &Server{cfg: *cfg, o: o, log: o.Log, started: time.Now()}
 	if s.log == nil {
 		s.log = zap.NewNop()
 	}
-	if s.o.Registry == nil {
-		s.o.Registry = prometheus.NewRegistry()
-	}
 	if err := s.cfg.Check(); err != nil {
 		return nil, err
 	}
-	m, err := newMetrics(s.o.Registry, !o.NoListeners)
+	m, err := newMetrics(reg, !o.NoListeners)
 	if err != nil {
 		return nil, err
 	}
@@ -88,7 +91,7 @@ func New(cfg *Config, o Options) (*Server, error) {
 		return nil, err
 	}
 	if s.snapshots, err = snapshot.New(snapshot.Options{
-		Reader: s.reader, Log: s.log.Named("snapshot"), Registerer: s.o.Registry,
+		Reader: s.reader, Log: s.log.Named("snapshot"), Registerer: reg,
 	}); err != nil {
 		return nil, err
 	}
@@ -106,7 +109,7 @@ func New(cfg *Config, o Options) (*Server, error) {
 		return nil, err
 	}
 	handler, err := call.New(call.Options{
-		Backends: s.backends, Log: s.log.Named("call"), Registerer: s.o.Registry,
+		Backends: s.backends, Log: s.log.Named("call"), Registerer: reg,
 		Expand: secrets.Expand, HasReference: secret.HasReference, Delegate: delegate,
 		CallsPerPrincipal: s.cfg.Limits.CallsPerPrincipal, CallsPerBackend: s.cfg.Limits.CallsPerBackend,
 		Public: s.cfg.NoAuth, Name: "weir", Version: version(),
@@ -223,7 +226,3 @@ func uniqueName() (string, error) {
 	_, _ = rand.Read(b[:]) // never fails
 	return cmp.Or(host, "dataplane") + "-" + hex.EncodeToString(b[:]), nil
 }
-
-var _ interface {
-	Run(context.Context) error
-} = (*Server)(nil)
