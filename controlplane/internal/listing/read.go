@@ -19,12 +19,25 @@ const (
 	maxRetry = 2 * time.Second
 )
 
+// hasty is how often the index is read until everything is published: no event tells of that.
+const hasty = 100 * time.Millisecond
+
+// poll is how long to wait for an event before looking all the same.
+func (s *Store) poll() time.Duration {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	if s.complete || !s.reachable {
+		return s.o.Poll
+	}
+	return min(hasty, s.o.Poll)
+}
+
 // batch is how many hosts are held in memory, encoded, at once.
 const batch = 64
 
 // read reads what changed until ctx ends, and what failed again until it succeeds.
 func (s *Store) read(ctx context.Context) {
-	poll := time.NewTicker(s.o.Poll)
+	poll := time.NewTimer(s.poll())
 	defer poll.Stop()
 	retry := time.NewTimer(maxRetry)
 	retry.Stop()
@@ -38,6 +51,7 @@ func (s *Store) read(ctx context.Context) {
 		case <-retry.C:
 		}
 		err := s.refresh(ctx)
+		poll.Reset(s.poll())
 		switch {
 		case ctx.Err() != nil:
 			return
