@@ -53,7 +53,8 @@ func StartMiniredis(t testing.TB) *miniredis.Miniredis {
 type RedisOptions struct {
 	// Dir is where it keeps its data; empty: a directory that goes with the test.
 	Dir string
-	// AppendOnly makes it keep its data over Kill and Restart.
+	// AppendOnly makes it keep its data over Kill and Restart: all that it acknowledged, since it writes through. (With Redis'
+	// default, everysec, a slow disk postpones writes, and a kill loses them.)
 	AppendOnly bool
 	// Config is the text of its config file; empty: it has none. A sentinel needs one, to write to.
 	Config string
@@ -184,7 +185,7 @@ func (r *RedisServer) start() bool {
 		appendOnly = "yes"
 	}
 	args := append([]string{"--bind", "127.0.0.1", "--port", strconv.Itoa(r.port), "--dir", r.o.Dir, "--daemonize", "no",
-		"--loglevel", "warning", "--save", "", "--appendonly", appendOnly}, r.o.Args...)
+		"--loglevel", "warning", "--save", "", "--appendonly", appendOnly, "--appendfsync", "always"}, r.o.Args...)
 	if r.o.Config != "" {
 		file := filepath.Join(r.o.Dir, "redis.conf")
 		if err := os.WriteFile(file, []byte(r.o.Config), 0o600); err != nil {
