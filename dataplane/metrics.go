@@ -17,6 +17,7 @@ import (
 type metrics struct {
 	requests *prometheus.CounterVec
 	redis    *prometheus.HistogramVec
+	circuit  *prometheus.GaugeVec
 }
 
 // newMetrics registers the metrics; own says that the process is this dataplane's alone.
@@ -32,12 +33,28 @@ func newMetrics(reg prometheus.Registerer, own bool) (*metrics, error) {
 			Buckets: []float64{.0005, .001, .0025, .005, .01, .025, .05, .1, .2, .4, 1},
 		}, []string{"operation", "result"}),
 	}
-	errs := []error{reg.Register(m.requests), reg.Register(m.redis)}
+	m.circuit = prometheus.NewGaugeVec(prometheus.GaugeOpts{
+		Name: "weir_dataplane_circuit_open",
+		Help: "1 while a failing backend is not called; absent until it failed for the first time.",
+	}, []string{"backend"})
+	errs := []error{reg.Register(m.requests), reg.Register(m.redis), reg.Register(m.circuit)}
 	if own {
 		errs = append(errs, reg.Register(collectors.NewGoCollector()),
 			reg.Register(collectors.NewProcessCollector(collectors.ProcessCollectorOpts{})))
 	}
 	return m, errors.Join(errs...)
+}
+
+// onCircuit notes the state of a backend's circuit breaker.
+func (m *metrics) onCircuit(log *zap.Logger) func(routes.BackendID, string) {
+	return func(id routes.BackendID, state string) {
+		value := 0.0
+		if state == "open" {
+			value = 1
+		}
+		m.circuit.WithLabelValues(string(id)).Set(value)
+		log.Warn("circuit changed", zap.String("backend", string(id)), zap.String("state", state))
+	}
 }
 
 func (m *metrics) observeRedis(operation string, took time.Duration, err error) {

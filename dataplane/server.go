@@ -54,6 +54,7 @@ type Server struct {
 	verifier  *access.Verifier // nil: no auth
 	backends  *egress.Client
 	endpoint  *wire.Endpoint
+	metrics   *metrics
 
 	draining atomic.Bool
 }
@@ -75,10 +76,14 @@ func newServer(cfg *Config, o Options, reg prometheus.Registerer) (*Server, erro
 	if err := s.cfg.Check(); err != nil {
 		return nil, err
 	}
+	if s.cfg.FailClosedAfter > 0 {
+		s.log.Warn("fail_closed_after has no effect: this build does not read revocations")
+	}
 	m, err := newMetrics(reg, !o.NoListeners)
 	if err != nil {
 		return nil, err
 	}
+	s.metrics = m
 	if s.name, err = uniqueName(); err != nil {
 		return nil, err
 	}
@@ -101,6 +106,7 @@ func newServer(cfg *Config, o Options, reg prometheus.Registerer) (*Server, erro
 	}
 	if s.backends, err = egress.New(egress.Options{
 		ResponseLimit: int64(s.cfg.Limits.Response), Expand: secrets.Expand, Name: "weir", Version: version(),
+		Breaker: &egress.BreakerOptions{OnChange: m.onCircuit(s.log.Named("circuit"))},
 	}); err != nil {
 		return nil, err
 	}
@@ -127,11 +133,11 @@ func newServer(cfg *Config, o Options, reg prometheus.Registerer) (*Server, erro
 			return nil, err
 		}
 	}
-	s.endpoint, err = wire.NewEndpoint(s.endpointOptions(handler, m))
+	s.endpoint, err = wire.NewEndpoint(s.endpointOptions(handler))
 	return s, err
 }
 
-func (s *Server) endpointOptions(handler *call.Handler, m *metrics) wire.Options {
+func (s *Server) endpointOptions(handler *call.Handler) wire.Options {
 	o := wire.Options{
 		Resolve:  s.snapshots.Get,
 		Dispatch: handler.Dispatch,
@@ -145,7 +151,7 @@ func (s *Server) endpointOptions(handler *call.Handler, m *metrics) wire.Options
 		Loopback:       loopback(s.cfg.Listen),
 		Scopes:         []string{"mcp:tools", "mcp:resources", "mcp:prompts"},
 		Draining:       s.draining.Load,
-		OnDone:         m.onDone(s.log.Named("http")),
+		OnDone:         s.metrics.onDone(s.log.Named("http")),
 		OnPanic: func(v any, stack []byte) {
 			s.log.Error("panic while answering", zap.Any("panic", v), zap.ByteString("stack", stack))
 		},

@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/alicebob/miniredis/v2"
+	"github.com/prometheus/client_golang/prometheus/testutil"
 	"go.uber.org/goleak"
 
 	"github.com/weir-mcp/weir/routes"
@@ -250,6 +251,19 @@ func TestACallFromEndToEnd(t *testing.T) {
 		if !strings.Contains(string(metrics), want) {
 			t.Errorf("/metrics lacks %s", want)
 		}
+	}
+}
+
+// A backend that is gone is not asked again and again.
+func TestTheCircuitOpens(t *testing.T) {
+	p := start(t, "")
+	p.publish(1, "one", "http://127.0.0.1:1/mcp")
+	eventually(t, "the circuit opens", func() bool {
+		_, body, _ := p.outcome("acme", "one")
+		return strings.Contains(body, `"reason":"circuit_open"`) && strings.Contains(body, `"sent":false`)
+	})
+	if got := testutil.ToFloat64(p.server.metrics.circuit.WithLabelValues("b")); got != 1 {
+		t.Errorf("weir_dataplane_circuit_open %v, want 1", got)
 	}
 }
 
