@@ -93,6 +93,7 @@ type Controller struct {
 	standing     *standing // what stands, as of this term; nil: to be read
 	settled      bool      // discovery's first round ended, or Settle passed
 	compiled     map[routes.HostID]*compiled
+	catalogs     map[routes.BackendID]*catalog.Catalog // that compiled was made from
 	digests      map[routes.BackendID]catalogDigest
 	completeOnce sync.Once
 }

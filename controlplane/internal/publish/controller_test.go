@@ -407,3 +407,29 @@ func TestCatalogDigestIgnoresTimes(t *testing.T) {
 		}
 	}
 }
+
+// A document is encoded once; with its version put in front it must be what encoding it whole gives.
+func TestVersionedIsTheEncoding(t *testing.T) {
+	for name, host := range map[string]*routestest.HostBuilder{
+		"empty": routestest.Host("acme"),
+		"full": routestest.Host("acme").Tool("x", "a", "y").Template("doc:///{id}", "a").Edit(func(vh *routes.VirtualHost) {
+			vh.Instructions = `"incarnation":"","epoch":0,"revision":0`
+		}),
+	} {
+		plain := host.Document()
+		encoded, err := routes.EncodeHost(plain)
+		if err != nil {
+			t.Fatal(err)
+		}
+		doc := *plain
+		doc.Incarnation, doc.Epoch, doc.Revision = "i", 1764460800000, 9
+		want, err := routes.EncodeHost(&doc)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got, err := versioned(encoded, plain, &doc)
+		if err != nil || string(got) != string(want) {
+			t.Errorf("%s: %v, got %s, want %s", name, err, got, want)
+		}
+	}
+}

@@ -4,10 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"runtime"
 	"slices"
 	"time"
 
 	"go.uber.org/zap"
+	"golang.org/x/sync/errgroup"
 
 	"github.com/weir-mcp/weir/controlplane/internal/catalog"
 	"github.com/weir-mcp/weir/controlplane/internal/compile"
@@ -22,8 +25,10 @@ type compiled struct {
 	prev   *routes.VirtualHost
 	used   []*catalog.Catalog // of the host's backends, in order
 	host   compile.Host
-	digest string // empty while not computed
-	fault  error  // why the document must not be published
+	digest string // see encode; empty until this replica leads
+	table  []byte // the encoded document, without its version; nil once it stands, as is list
+	list   []byte
+	fault  error // why the document must not be published
 }
 
 // round compiles and, when this replica leads, brings the store in step. An error asks for another round.
@@ -32,6 +37,12 @@ func (c *Controller) round(ctx context.Context) error {
 	err := c.compileAndPublish(ctx, &state)
 	if err != nil && ctx.Err() != nil {
 		return nil
+	}
+	for _, id := range slices.Sorted(maps.Keys(c.compiled)) {
+		if fault := c.compiled[id].fault; fault != nil {
+			state.Problems = append(state.Problems, compile.Problem{Code: compile.CodeDocumentInvalid, Host: id,
+				Text: "the host is not published anew: " + fault.Error()})
+		}
 	}
 	if state.Error = err; err != nil {
 		c.log.Warn("round not finished, will be repeated", zap.Error(err))
@@ -95,26 +106,43 @@ func (c *Controller) compile(previous map[routes.HostID]*routes.VirtualHost, sta
 
 	kept := c.compiled
 	c.compiled = make(map[routes.HostID]*compiled, len(conf.VirtualHosts))
+	var changed []*compiled
 	for i := range conf.VirtualHosts {
 		vh := &conf.VirtualHosts[i]
 		next := &compiled{from: vh, conf: conf, prev: previous[vh.ID], used: usedCatalogs(vh, catalogs)}
 		if old := kept[vh.ID]; old != nil && old.sameInput(next) {
 			next = old
 		} else {
-			next.host = compiler.Host(vh)
-			if next.fault = next.host.Document.Validate(); next.fault == nil {
-				next.digest, next.fault = contentDigest(next.host.Document, next.host.List)
-			}
+			changed = append(changed, next)
 		}
 		c.compiled[vh.ID] = next
-		state.Problems = append(state.Problems, next.host.Problems...)
-		if next.fault != nil {
-			state.Problems = append(state.Problems, compile.Problem{Code: compile.CodeDocumentInvalid, Host: vh.ID,
-				Text: "the host is not published anew: " + next.fault.Error()})
-		}
 	}
+	onAllCores(changed, func(h *compiled) {
+		h.host = compiler.Host(h.from)
+		h.fault = h.host.Document.Validate()
+	})
+	for i := range conf.VirtualHosts {
+		state.Problems = append(state.Problems, c.compiled[conf.VirtualHosts[i].ID].host.Problems...)
+	}
+	c.catalogs = catalogs
 	c.metrics.compile.Observe(time.Since(start).Seconds())
 	return conf
+}
+
+// onAllCores does something to each host: what is done to one depends on nothing of the others.
+func onAllCores(hosts []*compiled, do func(*compiled)) {
+	var g errgroup.Group
+	g.SetLimit(runtime.GOMAXPROCS(0))
+	const chunk = 16
+	for part := range slices.Chunk(hosts, chunk) {
+		g.Go(func() error {
+			for _, h := range part {
+				do(h)
+			}
+			return nil
+		})
+	}
+	_ = g.Wait() // its functions return nil
 }
 
 func (a *compiled) sameInput(b *compiled) bool {
@@ -163,10 +191,9 @@ func (c *Controller) write(ctx context.Context, conf *config.Config) error {
 }
 
 func (c *Controller) writeCatalogs(ctx context.Context, conf *config.Config) error {
-	catalogs, _ := c.o.Source.Snapshot()
 	var b routes.Batch
 	for _, backend := range conf.Backends {
-		cat := catalogs[backend.ID]
+		cat := c.catalogs[backend.ID]
 		if cat == nil {
 			continue
 		}
@@ -199,6 +226,7 @@ func (c *Controller) writeCatalogs(ctx context.Context, conf *config.Config) err
 // discovery had its first round, a host with a backend never heard of is held back: it would be published without its names.
 func (c *Controller) writeHosts(ctx context.Context, conf *config.Config) error {
 	lease := c.standing.lease
+	c.encodeHosts()
 	var b routes.Batch
 	written := make(map[routes.HostID]*standingHost)
 	keep := make(map[routes.HostID]bool, len(conf.VirtualHosts))
@@ -215,18 +243,12 @@ func (c *Controller) writeHosts(ctx context.Context, conf *config.Config) error 
 		if stands.here && !stands.removed && stands.digest == next.digest {
 			continue
 		}
-		doc := *next.host.Document
-		doc.Incarnation, doc.Epoch, doc.Revision = lease.Incarnation, lease.Epoch, stands.revision+1
-		change := routes.HostChange{ID: id, Revision: doc.Revision, Digest: next.digest}
-		var err error
-		if change.Document, err = routes.EncodeHost(&doc); err != nil {
-			return err
-		}
-		if change.List, err = routes.EncodeList(next.host.List); err != nil {
+		change, doc, err := next.change(lease, stands.revision+1)
+		if err != nil {
 			return err
 		}
 		b.Hosts = append(b.Hosts, change)
-		written[id] = &standingHost{doc: &doc, digest: next.digest, revision: doc.Revision, here: true}
+		written[id] = &standingHost{doc: doc, digest: next.digest, revision: doc.Revision, here: true}
 	}
 	for _, id := range surplus(c.standing.hosts, keep) {
 		stands := c.standing.hosts[id]
@@ -235,6 +257,9 @@ func (c *Controller) writeHosts(ctx context.Context, conf *config.Config) error 
 		}
 		b.Hosts = append(b.Hosts, routes.HostChange{ID: id, Revision: stands.revision + 1})
 		written[id] = &standingHost{revision: stands.revision + 1, here: true, removed: true}
+	}
+	for _, h := range c.compiled {
+		h.table, h.list = nil, nil
 	}
 	if len(b.Hosts) == 0 {
 		return nil
@@ -248,6 +273,17 @@ func (c *Controller) writeHosts(ctx context.Context, conf *config.Config) error 
 	c.metrics.published.Add(float64(len(b.Hosts)))
 	c.log.Info("published", zap.Int("hosts", len(b.Hosts)))
 	return nil
+}
+
+// encodeHosts encodes what was not compared with what stands yet.
+func (c *Controller) encodeHosts() {
+	var fresh []*compiled
+	for _, h := range c.compiled {
+		if h.fault == nil && h.digest == "" {
+			fresh = append(fresh, h)
+		}
+	}
+	onAllCores(fresh, func(h *compiled) { h.fault = h.encode() })
 }
 
 // removeCatalogs drops catalogs of backends that the config has no more; no host refers to them now.
