@@ -37,6 +37,9 @@ func newSDKBackend(t *testing.T, name string, versions []string, stateless bool)
 	t.Cleanup(func() {
 		hs.CloseClientConnections()
 		hs.Close()
+		for session := range b.srv.Sessions() { // of a gateway that was killed before it could end them
+			_ = session.Close() // it is gone either way
+		}
 	})
 	b.url = hs.URL
 	return b

@@ -19,6 +19,7 @@ import (
 )
 
 func TestBadBodiesGetClearErrors(t *testing.T) {
+	t.Parallel()
 	s := startStandalone(t)
 	c := s.client("2026-07-28")
 	good := c.body("1", "tools/call", `{"name":"modern__echo","arguments":{"message":"x"}}`)
@@ -91,6 +92,7 @@ func TestBadBodiesGetClearErrors(t *testing.T) {
 
 // A body of 100 MB is refused without being kept: the process's memory stays where it was.
 func TestAHugeBodyIsRefusedCheaply(t *testing.T) {
+	t.Parallel()
 	s := startStandalone(t)
 	c := s.client("2026-07-28")
 	before := residentKiB(t, s.cmd.Process.Pid)
@@ -152,6 +154,7 @@ func residentKiB(t *testing.T, pid int) int {
 }
 
 func TestEveryWrongKindOfTokenIsRefused(t *testing.T) {
+	t.Parallel()
 	p := newThreeBackends(t)
 	pem, err := os.ReadFile(p.keyFile)
 	if err != nil {

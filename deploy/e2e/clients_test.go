@@ -100,6 +100,7 @@ func (n npmTools) startEverything(t *testing.T) (url string) {
 
 // A server and two clients that nobody here wrote, as docs/clients.md shows them. The Go SDK's client has a test of its own.
 func TestOutsideClientsBeforeServerEverything(t *testing.T) {
+	t.Parallel()
 	if testing.Short() {
 		t.Skip("-short: this test installs npm packages")
 	}

@@ -9,6 +9,7 @@ import (
 )
 
 func TestPairServesEachTenantItsOwn(t *testing.T) {
+	t.Parallel()
 	p := newThreeBackends(t)
 	for host, want := range map[string][]string{
 		"acme":   {"a__whoami", "g__whoami"},
@@ -59,6 +60,7 @@ func TestPairServesEachTenantItsOwn(t *testing.T) {
 }
 
 func TestPairPublishesChangesQuickly(t *testing.T) {
+	t.Parallel()
 	p := newThreeBackends(t)
 	c := [2]client{p.client(t, 0, "acme", "2026-07-28"), p.client(t, 1, "acme", "2026-07-28")}
 	for n := range c { // warm
@@ -89,6 +91,7 @@ func TestPairPublishesChangesQuickly(t *testing.T) {
 }
 
 func TestPairSurvivesTheDeathOfADataplane(t *testing.T) {
+	t.Parallel()
 	p := newThreeBackends(t)
 	p.data[0].kill()
 	for range 10 {
@@ -103,6 +106,7 @@ func TestPairSurvivesTheDeathOfADataplane(t *testing.T) {
 }
 
 func TestPairSurvivesTheDeathOfTheControlPlane(t *testing.T) {
+	t.Parallel()
 	p := newThreeBackends(t)
 	if err := serves(p.client(t, 0, "acme", "2026-07-28"), "a__whoami", "alpha"); err != nil {
 		t.Fatal(err)
@@ -141,6 +145,7 @@ func (p *threeBackends) changesFlow(t *testing.T, tool string) {
 }
 
 func TestPairSurvivesARedisRestart(t *testing.T) {
+	t.Parallel()
 	for name, keepData := range map[string]bool{"with its data": true, "without its data": false} {
 		t.Run(name, func(t *testing.T) {
 			p := newThreeBackends(t)
@@ -176,6 +181,7 @@ func TestPairSurvivesARedisRestart(t *testing.T) {
 
 // Two dataplanes and a control plane may start in any order, before Redis too.
 func TestEveryProcessMayStartFirst(t *testing.T) {
+	t.Parallel()
 	p := newThreeBackends(t)
 	p.control.kill()
 	p.redis.Kill()

@@ -20,6 +20,7 @@ const futureResult = `{"resultType":"complete","content":[{"type":"hologram","fr
 	`"structuredContent":{"big":9007199254740993,"exp":1E+2,"nested":{"$defs":{}}},"_meta":{"com.example/trace":"x"},"futureMember":{"k":null}}`
 
 func TestNothingIsLostOnTheWay(t *testing.T) {
+	t.Parallel()
 	raw := newRawBackend(t, map[string]string{
 		"server/discover": discoverResult("raw", "tools"),
 		"tools/list":      `{"resultType":"complete","tools":[` + futureTool + `],"ttlMs":1000,"cacheScope":"private"}`,
@@ -67,6 +68,7 @@ func TestNothingIsLostOnTheWay(t *testing.T) {
 
 // Lists keep the backend's order; nothing of one page or backend is lost.
 func TestListsAreWhole(t *testing.T) {
+	t.Parallel()
 	var tools, want []string
 	for i := range 250 {
 		tools = append(tools, fmt.Sprintf(`{"name":"t%03d","inputSchema":{"type":"object"}}`, i))

@@ -35,7 +35,6 @@ type pair struct {
 func newPair(t *testing.T, backends, hosts string) *pair {
 	t.Helper()
 	p := &pair{redis: routestest.StartRedis(t, routestest.RedisOptions{AppendOnly: true})}
-	t.Setenv("WEIR_ADMIN_TOKEN", adminToken)
 	var publicKey string
 	p.keyFile, publicKey = keyPair(t)
 	auth := fmt.Sprintf(`auth:

@@ -39,6 +39,7 @@ func (s *standalone) client(version string) client {
 
 // What a newcomer does first: start it, paste the printed command, press Ctrl-C.
 func TestStandalonePrintsACommandThatWorks(t *testing.T) {
+	t.Parallel()
 	if _, err := exec.LookPath("curl"); err != nil {
 		t.Skip("no curl on this machine: the printed command can't be pasted")
 	}
@@ -58,6 +59,7 @@ func TestStandalonePrintsACommandThatWorks(t *testing.T) {
 }
 
 func TestStandaloneServesBothErasOnOnePort(t *testing.T) {
+	t.Parallel()
 	s := startStandalone(t)
 	want := []string{"modern__add", "modern__countdown", "modern__echo", "legacy__echo", "legacy__shout"}
 	slices.Sort(want)
@@ -80,6 +82,7 @@ func TestStandaloneServesBothErasOnOnePort(t *testing.T) {
 }
 
 func TestStandaloneWithoutAuth(t *testing.T) {
+	t.Parallel()
 	s := startStandalone(t, "--no-auth")
 	c := client{url: s.url(), version: "2026-07-28"}
 	if got := text(t, c.must(t, "tools/call", `{"name":"legacy__shout","arguments":{"message":"hey"}}`)); got != "HEY" {
@@ -112,6 +115,7 @@ func TestStandaloneWithoutAuth(t *testing.T) {
 }
 
 func TestStandaloneRefusesBadFlags(t *testing.T) {
+	t.Parallel()
 	for name, tt := range map[string]struct {
 		args []string
 		want string
@@ -133,6 +137,7 @@ func TestStandaloneRefusesBadFlags(t *testing.T) {
 
 // The official Go SDK's client, in both eras, before a real backend of each.
 func TestStandaloneWithTheGoSDK(t *testing.T) {
+	t.Parallel()
 	modern, legacy := newModernBackend(t, "newer"), newLegacyBackend(t, "older")
 	s := startStandalone(t, "--backend", "newer="+modern.url, "--backend", "older="+legacy.url)
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
@@ -201,6 +206,7 @@ func (b bearer) RoundTrip(r *http.Request) (*http.Response, error) {
 
 // A call in flight when Ctrl-C comes is cut after the grace, and nothing is left.
 func TestStandaloneEndsWithACallInFlight(t *testing.T) {
+	t.Parallel()
 	s := startStandalone(t)
 	done := make(chan struct{})
 	go func() {

@@ -112,7 +112,7 @@ func serve(st *stages, ln net.Listener, o *Options, s setting, keys *signer, log
 		if err != nil {
 			return fmt.Errorf("--ops-listen: %w", err)
 		}
-		ops = opsLn.Addr().String()
+		ops = " ops=" + opsLn.Addr().String()
 		h := process.OpsHandler(reg, readiness(data.Ready(), control.Ready()))
 		st.plane(func(ctx context.Context) error {
 			return process.Serve(ctx, process.NewServer(h, log), opsLn, after(ctx, grace))
@@ -125,7 +125,7 @@ func serve(st *stages, ln net.Listener, o *Options, s setting, keys *signer, log
 			return nil // end tells why
 		}
 	}
-	fmt.Fprintf(stderr, "ready listen=%s ops=%s\n", ln.Addr(), ops)
+	fmt.Fprintf(stderr, "ready listen=%s%s\n", ln.Addr(), ops)
 	if err := printBanner(stdout, banner{url: s.baseURL + "/mcp", cfg: cfg, keys: keys, noAuth: o.NoAuth, demos: demos}); err != nil {
 		return err
 	}
