@@ -91,19 +91,29 @@ func DecodeMessage(body []byte) (*Message, *Error) {
 	if i := bytes.IndexFunc(body, notSpace); i >= 0 && body[i] == '[' {
 		return nil, invalidRequest("batches are not supported: send one message per POST")
 	}
+	d := decoder{walker: check(body, true), m: &Message{Raw: body}}
+	if d.space(); d.peek() == '{' {
+		if d.envelope(); d.sure() {
+			return d.result()
+		}
+	}
 	if err := checkStrict(body); err != nil {
 		return nil, err
 	}
-	d := decoder{walker: walker{b: body}, m: &Message{Raw: body}}
+	d = decoder{walker: trust(body), m: &Message{Raw: body}}
 	if d.space(); d.peek() != '{' {
 		return nil, invalidRequest("not a JSON object")
 	}
-	d.envelope()
-	if d.deep {
+	if d.envelope(); d.deep {
 		d.fail(errTooDeep())
 	}
+	return d.result()
+}
+
+// result returns what was decoded; with a fault, the id alone.
+func (d *decoder) result() (*Message, *Error) {
 	if d.err != nil {
-		return &Message{ID: d.m.ID, Raw: body}, d.err
+		return &Message{ID: d.m.ID, Raw: d.m.Raw}, d.err
 	}
 	return d.m, nil
 }
@@ -178,8 +188,8 @@ func (d *decoder) envelope() {
 
 // id takes a string or a number, with its exact text.
 func (d *decoder) id(raw json.RawMessage) {
-	switch c := raw[0]; {
-	case c == '"', c == '-', c >= '0' && c <= '9':
+	switch {
+	case len(raw) > 0 && raw[0] == '"', isNumber(raw):
 		d.m.ID = raw
 	default:
 		d.fail(invalidRequest("id must be a string or a number"))

@@ -221,3 +221,20 @@ func TestAHugeBodyIsNotRead(t *testing.T) {
 		})
 	}
 }
+
+func TestMetadataOverTLS(t *testing.T) {
+	o := conversationOptions("")
+	o.Scopes, o.AuthServers = []string{"mcp:tools", "mcp:tasks"}, []string{"https://a.example", "https://b.example"}
+	e, err := NewEndpoint(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := httptest.NewRequest(http.MethodGet, "https://weir.test:443/.well-known/oauth-protected-resource/mcp", nil)
+	w := httptest.NewRecorder()
+	e.ServeHTTP(w, r)
+	want := `{"resource":"https://weir.test/mcp","authorization_servers":["https://a.example","https://b.example"],` +
+		`"bearer_methods_supported":["header"],"scopes_supported":["mcp:tools","mcp:tasks"]}`
+	if got := w.Body.String(); got != want {
+		t.Errorf("got  %s\nwant %s", got, want)
+	}
+}

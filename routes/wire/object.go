@@ -20,10 +20,16 @@ type Object []Member
 // ParseObject decodes strictly: duplicate names at any depth, depth over 256, trailing data and invalid UTF-8 are errors
 // (*[Error], with -32700 or -32600). Values are sub-slices of raw, which must not change afterwards.
 func ParseObject(raw []byte) (Object, error) {
+	w := check(raw, true)
+	if w.space(); w.peek() == '{' {
+		if o := w.object(); w.sure() {
+			return o, nil
+		}
+	}
 	if err := checkStrict(raw); err != nil {
 		return nil, err
 	}
-	w := walker{b: raw}
+	w = trust(raw)
 	if w.space(); w.peek() != '{' {
 		return nil, invalidRequest("not a JSON object")
 	}

@@ -100,12 +100,12 @@ func (a *annotations) named(raw json.RawMessage, path []string, reachable bool) 
 	if !isObject(raw) {
 		return nil
 	}
-	w := walker{b: raw}
+	w := trust(raw)
 	for _, m := range w.object() {
 		if !isObject(m.Value) {
 			continue
 		}
-		sub := walker{b: m.Value}
+		sub := trust(m.Value)
 		if err := a.schema(sub.object(), append(path[:len(path):len(path)], m.Name), reachable); err != nil {
 			return err
 		}
@@ -115,7 +115,7 @@ func (a *annotations) named(raw json.RawMessage, path []string, reachable bool) 
 
 // anywhere walks a value that may hold schemas out of reach.
 func (a *annotations) anywhere(raw json.RawMessage, path []string) error {
-	switch w := (walker{b: raw}); w.peek() {
+	switch w := trust(raw); w.peek() {
 	case '{':
 		return a.schema(w.object(), path, false)
 	case '[':
@@ -156,7 +156,7 @@ func primitive(o Object) bool {
 	if t, ok := text(raw); ok {
 		return t == "string" || t == "integer" || t == "boolean"
 	}
-	w := walker{b: raw}
+	w := trust(raw)
 	if w.peek() != '[' {
 		return false
 	}
@@ -253,7 +253,7 @@ func (s *ParamSpec) Headers(arguments json.RawMessage) (http.Header, *Error) {
 // find returns the argument at the path; nil when it is absent or null.
 func (p param) find(raw json.RawMessage) (json.RawMessage, *Error) {
 	for _, name := range p.path {
-		w := walker{b: raw}
+		w := trust(raw)
 		if w.space(); w.peek() != '{' {
 			return nil, nil
 		}

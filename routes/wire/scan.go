@@ -45,37 +45,51 @@ var ErrNotMessage = errors.New("not a JSON-RPC message")
 // notification nor response, and members that are there twice where it looks are errors. Values may have anything else
 // that JSON's grammar allows: duplicate names and lone surrogates further down are the backend's and the client's affair.
 func ScanMessage(doc []byte) (Scan, error) {
-	if !wellFormed(doc) {
-		return Scan{}, fmt.Errorf("%w: broken JSON", ErrNotMessage)
+	s, problem := scan(doc, false)
+	if problem == "" {
+		problem = s.classify()
 	}
-	sc := scanner{walker: walker{b: doc}}
-	if sc.space(); sc.peek() != '{' {
-		return Scan{}, fmt.Errorf("%w: not an object", ErrNotMessage)
+	if problem != "" {
+		return Scan{}, fmt.Errorf("%w: %s", ErrNotMessage, problem)
 	}
-	sc.envelope()
-	if sc.problem == "" {
-		sc.problem = sc.s.classify()
-	}
-	if sc.problem != "" {
-		return Scan{}, fmt.Errorf("%w: %s", ErrNotMessage, sc.problem)
-	}
-	return sc.s, nil
+	return s, nil
 }
 
 // ScanResult looks at the top level of a result. A result that is no object, or has a member twice where it looks, is an
 // error.
 func ScanResult(result json.RawMessage) (ResultScan, error) {
-	if !wellFormed(result) {
-		return ResultScan{}, fmt.Errorf("%w: broken JSON", ErrNotMessage)
+	s, problem := scan(result, true)
+	if problem != "" {
+		return ResultScan{}, fmt.Errorf("%w: %s", ErrNotMessage, problem)
 	}
-	sc := scanner{walker: walker{b: result}}
+	return s.ResultScan, nil
+}
+
+// scan looks at the object that doc must be: a message, or a result alone. A problem, if any, is for the log.
+func scan(doc []byte, result bool) (s Scan, problem string) {
+	sc := scanner{walker: check(doc, false)}
+	if sc.space(); sc.peek() == '{' {
+		if sc.look(result); sc.sure() {
+			return sc.s, sc.problem
+		}
+	}
+	if !wellFormed(doc) {
+		return Scan{}, "broken JSON"
+	}
+	sc = scanner{walker: trust(doc)}
 	if sc.space(); sc.peek() != '{' {
-		return ResultScan{}, fmt.Errorf("%w: the result is not an object", ErrNotMessage)
+		return Scan{}, "not an object"
 	}
-	if sc.result(); sc.problem != "" {
-		return ResultScan{}, fmt.Errorf("%w: %s", ErrNotMessage, sc.problem)
+	sc.look(result)
+	return sc.s, sc.problem
+}
+
+func (sc *scanner) look(result bool) {
+	if result {
+		sc.result()
+	} else {
+		sc.envelope()
 	}
-	return sc.s.ResultScan, nil
 }
 
 // wellFormed reports whether doc is one JSON value by the grammar alone.

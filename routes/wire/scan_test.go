@@ -181,6 +181,12 @@ func FuzzDecodeMessage(f *testing.F) {
 		if err != nil {
 			return
 		}
+		slow := decoder{walker: trust(body), m: &Message{Raw: body}}
+		slow.space()
+		slow.envelope()
+		if diff := cmp.Diff(slow.m, m, cmpopts.EquateEmpty()); diff != "" || slow.err != nil {
+			t.Fatalf("%q is found in two ways (-trusting +checking): %v\n%s", body, slow.err, diff)
+		}
 		var std struct {
 			ID     json.RawMessage
 			Method string

@@ -82,7 +82,7 @@ func completeResult(result json.RawMessage, method string, resultType bool) (jso
 		add = append(add, `,"resultType":"complete"`...)
 	}
 	if cacheable(method) {
-		w := walker{b: result}
+		w := trust(result)
 		w.space()
 		have := w.object()
 		if _, ok := have.Get("ttlMs"); !ok {
@@ -118,7 +118,7 @@ func cacheable(method string) bool {
 // message is an error with reason bad_response.
 // Source: MCP 2026-07-28, basic/index (Error Codes).
 func ErrorFor(client Era, backendErr json.RawMessage) (json.RawMessage, *Error) {
-	w := walker{b: backendErr}
+	w := trust(backendErr)
 	if w.space(); w.peek() != '{' {
 		return nil, Internal(ReasonBadResponse, "")
 	}

@@ -47,10 +47,10 @@ func checkStrict(b []byte) *Error {
 func tooWide(b []byte) bool {
 	var names [maxDepth + 1]int // by depth; deeper down is refused anyway
 	depth := 0
-	for w := (walker{b: b}); w.i < len(b); w.i++ {
+	for w := trust(b); w.i < len(b); w.i++ {
 		switch b[w.i] {
 		case '"':
-			w.str()
+			w.skipString()
 			w.i--
 		case '{', '[':
 			if depth++; depth <= maxDepth {
@@ -70,25 +70,26 @@ func tooWide(b []byte) bool {
 	return false
 }
 
-// walker steps through JSON that is known to be well-formed; on anything else it stops somewhere inside b. Slices that it
-// returns are sub-slices of b.
+// walker steps through JSON. A trusted one knows it to be well-formed; on anything else it would stop somewhere inside b. The
+// other kind checks what it steps over, and is bad when it is not sure of it: then what it found does not count. Slices that
+// it returns are sub-slices of b.
 type walker struct {
-	b     []byte
-	i     int
-	depth int
-	deep  bool // nesting went over maxDepth
+	quick
+	trusted bool
+	bad     bool
+	first   bool // no member of the innermost entered object was seen yet
+	depth   int  // of entered objects, and of what a trusted walker is in
+	deep    bool // a trusted walker saw more than maxDepth levels
+	bases   [maxEntered]int
 }
 
-func (w *walker) space() {
-	for w.i < len(w.b) {
-		switch w.b[w.i] {
-		case ' ', '\t', '\n', '\r':
-			w.i++
-		default:
-			return
-		}
-	}
-}
+const maxEntered = 8 // how many objects inside each other a checking walker may enter
+
+// trust returns a walker for JSON that is known to be well-formed.
+func trust(b []byte) walker { return walker{quick: quick{b: b}, trusted: true} }
+
+// check returns a walker that checks; strict as in [quick].
+func check(b []byte, strict bool) walker { return walker{quick: quick{b: b, strict: strict}} }
 
 // peek returns the byte at the position, 0 at the end.
 func (w *walker) peek() byte {
@@ -101,7 +102,16 @@ func (w *walker) peek() byte {
 // enter steps over the '{' at the position.
 func (w *walker) enter() {
 	w.i++
+	w.first = true
 	w.nest()
+	if w.trusted {
+		return
+	}
+	if w.depth >= maxEntered {
+		w.bad = true
+		return
+	}
+	w.bases[w.depth] = w.top
 }
 
 func (w *walker) nest() {
@@ -113,6 +123,9 @@ func (w *walker) nest() {
 // member returns the next name of the object that was entered, without quotes and as written, and stops at its value. At
 // the end of the object it steps over the '}' and returns false.
 func (w *walker) member() (name []byte, ok bool) {
+	if !w.trusted {
+		return w.checkedMember()
+	}
 	w.space()
 	if w.peek() == ',' {
 		w.i++
@@ -124,7 +137,7 @@ func (w *walker) member() (name []byte, ok bool) {
 		return nil, false
 	}
 	start := w.i + 1
-	w.str()
+	w.skipString()
 	name = w.b[start:max(start, w.i-1)]
 	w.space()
 	w.i++ // the colon
@@ -132,13 +145,50 @@ func (w *walker) member() (name []byte, ok bool) {
 	return name, true
 }
 
+func (w *walker) checkedMember() (name []byte, ok bool) {
+	switch {
+	case w.bad:
+		return nil, false
+	case w.next('}'):
+		w.top = w.bases[w.depth]
+		w.depth--
+		w.first = false
+		return nil, false
+	case !w.first && !w.next(','):
+		w.bad = true
+		return nil, false
+	}
+	w.first = false
+	w.space()
+	start := w.i + 1
+	if !w.name(w.bases[w.depth]) {
+		w.bad = true
+		return nil, false
+	}
+	name = w.b[start : w.i-1]
+	if !w.next(':') {
+		w.bad = true
+		return nil, false
+	}
+	w.space()
+	return name, true
+}
+
+// sure reports whether a checking walker, having stepped over one value, is sure that it was all of b.
+func (w *walker) sure() bool {
+	w.space()
+	return !w.bad && w.i == len(w.b)
+}
+
 // value steps over the value at the position and returns it.
 func (w *walker) value() json.RawMessage {
 	start := w.i
-	switch w.peek() {
-	case '"':
-		w.str()
-	case '{', '[':
+	switch {
+	case !w.trusted:
+		w.bad = w.bad || !w.quick.value(w.depth)
+	case w.peek() == '"':
+		w.skipString()
+	case w.peek() == '{' || w.peek() == '[':
 		w.container()
 	default:
 		w.scalar()
@@ -160,8 +210,8 @@ func (w *walker) object() Object {
 	}
 }
 
-// str steps over the string at the position.
-func (w *walker) str() {
+// skipString steps over the string at the position.
+func (w *walker) skipString() {
 	w.i++
 	for w.i < len(w.b) {
 		n := bytes.IndexByte(w.b[w.i:], '"')
@@ -198,7 +248,7 @@ func (w *walker) container() {
 	for w.i < len(w.b) {
 		switch w.b[w.i] {
 		case '"':
-			w.str()
+			w.skipString()
 			continue
 		case '{', '[':
 			w.nest()
@@ -227,6 +277,8 @@ func intern(b []byte) string {
 	switch string(b) {
 	case "jsonrpc":
 		return "jsonrpc"
+	case "2.0":
+		return "2.0"
 	case "id":
 		return "id"
 	case "method":
