@@ -4,10 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"time"
 
 	"go.uber.org/zap"
+	"golang.org/x/sync/errgroup"
 
 	"github.com/weir-mcp/weir/controlplane/internal/catalog"
 	"github.com/weir-mcp/weir/routes"
@@ -32,8 +34,10 @@ func (s *Store) poll() time.Duration {
 	return min(hasty, s.o.Poll)
 }
 
-// batch is how many hosts are held in memory, encoded, at once.
-const batch = 64
+const (
+	batch    = 64 // hosts held in memory, encoded, at once
+	parallel = 8  // hosts of a batch whose lists are read and decoded at once
+)
 
 // read reads what changed until ctx ends, and what failed again until it succeeds.
 func (s *Store) read(ctx context.Context) {
@@ -74,14 +78,10 @@ func (s *Store) refresh(ctx context.Context) error {
 		return err
 	}
 	s.mu.RLock()
-	ids := make([]routes.HostID, 0, len(s.dirty))
-	for id := range s.dirty {
-		ids = append(ids, id)
-	}
+	dirty := maps.Clone(s.dirty)
 	s.mu.RUnlock()
-	slices.Sort(ids)
-	for part := range slices.Chunk(ids, batch) {
-		if err := s.readHosts(ctx, part); err != nil {
+	for part := range slices.Chunk(slices.Sorted(maps.Keys(dirty)), batch) {
+		if err := s.readHosts(ctx, part, dirty); err != nil {
 			return err
 		}
 	}
@@ -110,63 +110,83 @@ func (s *Store) readIndex(ctx context.Context) error {
 	for id, e := range index {
 		v := s.views[id]
 		if v == nil && !e.Removed || v != nil && e.Version.Supersedes(v.version) {
-			s.dirty[id] = true
+			s.touch(id)
 		}
 	}
 	return nil
 }
 
-// readHosts reads documents and lists of dirty hosts and swaps their views.
-func (s *Store) readHosts(ctx context.Context, ids []routes.HostID) error {
+// found is what was read of one host.
+type found struct {
+	doc  *routes.VirtualHost // nil: removed, absent or not usable; then list is nil too
+	list *routes.HostList
+}
+
+// readHosts reads documents and lists of dirty hosts and swaps their views. dirty is as it was before anything was read.
+func (s *Store) readHosts(ctx context.Context, ids []routes.HostID, dirty map[routes.HostID]uint64) error {
 	records, err := s.o.Hosts.Hosts(ctx, ids)
 	if err != nil {
 		return fmt.Errorf("read hosts: %w", err)
 	}
-	lists := make(map[routes.HostID]*routes.HostList, len(records))
-	for id, rec := range records {
-		if rec.Removed {
-			continue
+	read := make([]found, len(ids))
+	g, gctx := errgroup.WithContext(ctx)
+	g.SetLimit(parallel)
+	for i, id := range ids {
+		if rec := records[id]; rec.Document != nil {
+			g.Go(func() (err error) {
+				read[i], err = s.readHost(gctx, rec)
+				return err
+			})
 		}
-		raw, err := s.o.Hosts.List(ctx, id)
-		if errors.Is(err, routes.ErrUnknownHost) || errors.Is(err, routes.ErrNotPublished) {
-			continue // removed in between: an event says so
-		}
-		if err != nil {
-			return fmt.Errorf("read list of host %q: %w", id, err)
-		}
-		if lists[id], err = routes.DecodeList(raw); err != nil {
-			s.log.Error("published list not readable, the last good one stays", zap.String("host", string(id)), zap.Error(err))
-		}
+	}
+	if err := g.Wait(); err != nil {
+		return err
 	}
 	// The catalogs after the lists: they are written before them, so that what a list refers to is there.
 	changed, err := s.readCatalogs(ctx)
 	if err != nil {
 		return err
 	}
-	for _, id := range ids {
-		s.put(id, records[id], lists[id])
+	for i, id := range ids {
+		s.put(records[id], id, dirty[id], read[i])
 	}
 	s.rebuild(changed)
 	return nil
 }
 
+// readHost reads the list that goes with a document and decodes both. What is not usable is reported, and is no error.
+func (s *Store) readHost(ctx context.Context, rec routes.HostRecord) (found, error) {
+	raw, err := s.o.Hosts.List(ctx, rec.ID)
+	if errors.Is(err, routes.ErrUnknownHost) || errors.Is(err, routes.ErrNotPublished) {
+		return found{}, nil // removed in between: an event says so
+	}
+	if err != nil {
+		return found{}, fmt.Errorf("read list of host %q: %w", rec.ID, err)
+	}
+	list, err := routes.DecodeList(raw)
+	if err == nil {
+		var doc *routes.VirtualHost
+		if doc, err = routes.DecodeHost(rec.Document); err == nil {
+			if err = doc.Validate(); err == nil {
+				return found{doc, list}, nil
+			}
+		}
+	}
+	s.log.Error("what is published of a host is not usable, the last good one stays", zap.String("host", string(rec.ID)), zap.Error(err))
+	return found{}, nil
+}
+
 // put takes what was read of a host. What can't be used leaves the last good view; an absent host removes nothing.
-func (s *Store) put(id routes.HostID, rec routes.HostRecord, list *routes.HostList) {
+func (s *Store) put(rec routes.HostRecord, id routes.HostID, change uint64, read found) {
 	var next *view
-	if rec.Document != nil && list != nil {
-		doc, err := routes.DecodeHost(rec.Document)
-		if err == nil {
-			err = doc.Validate()
-		}
-		if err != nil {
-			s.log.Error("published document not usable, the last good one stays", zap.String("host", string(id)), zap.Error(err))
-		} else {
-			next = newView(rec.Version, doc, list, s.cats, s.current(id), time.Now())
-		}
+	if read.doc != nil {
+		next = newView(rec.Version, read.doc, read.list, s.cats, s.current(id), time.Now())
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	delete(s.dirty, id)
+	if s.dirty[id] == change {
+		delete(s.dirty, id)
+	}
 	switch v := s.views[id]; {
 	case rec.Removed:
 		delete(s.views, id)

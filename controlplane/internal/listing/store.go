@@ -52,10 +52,11 @@ type Store struct {
 
 	mu        sync.RWMutex // guards what follows
 	views     map[routes.HostID]*view
-	dirty     map[routes.HostID]bool // changed since they were read
-	reset     bool                   // anything may have changed
-	synced    bool                   // the index was read once
-	complete  bool                   // everything was published, in the incarnation last seen
+	dirty     map[routes.HostID]uint64 // changed since they were read; see touch
+	changes   uint64
+	reset     bool // anything may have changed
+	synced    bool // the index was read once
+	complete  bool // everything was published, in the incarnation last seen
 	reachable bool
 
 	cats map[routes.BackendID]*backendItems // the reading goroutine's alone
@@ -69,7 +70,7 @@ func NewStore(o StoreOptions) (*Store, error) {
 	o.Poll = cmp.Or(o.Poll, 2*time.Second)
 	s := &Store{
 		o: o, log: cmp.Or(o.Log, zap.NewNop()), wake: make(chan struct{}, 1),
-		views: make(map[routes.HostID]*view), dirty: make(map[routes.HostID]bool),
+		views: make(map[routes.HostID]*view), dirty: make(map[routes.HostID]uint64),
 		cats: make(map[routes.BackendID]*backendItems),
 	}
 	if err := s.register(o.Registry); err != nil {
@@ -98,7 +99,7 @@ func (s *Store) view(id routes.HostID) (*view, error) {
 		return v, nil
 	case !s.synced, !s.reachable, s.reset:
 		return nil, fmt.Errorf("host %q: %w", id, routes.ErrUnavailable)
-	case !s.complete, s.dirty[id]:
+	case !s.complete, s.dirty[id] != 0:
 		return nil, fmt.Errorf("host %q: %w", id, routes.ErrNotPublished)
 	}
 	return nil, fmt.Errorf("host %q: %w", id, routes.ErrUnknownHost)
@@ -162,12 +163,19 @@ func (s *Store) apply(events []routes.Event) {
 			s.reset = true
 		case e.Host != "":
 			if v := s.views[e.Host]; v == nil || e.Version.Supersedes(v.version) {
-				s.dirty[e.Host] = true
+				s.touch(e.Host)
 			}
 		}
 	}
 	s.mu.Unlock()
 	s.signal()
+}
+
+// touch notes that a host changed. Each change has a number, so that one that arrives while the host is read is not taken for
+// the one that was read. s.mu is held.
+func (s *Store) touch(id routes.HostID) {
+	s.changes++
+	s.dirty[id] = s.changes
 }
 
 func (s *Store) state(reachable bool, err error) {

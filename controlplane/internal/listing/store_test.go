@@ -1,6 +1,7 @@
 package listing
 
 import (
+	"context"
 	"errors"
 	"slices"
 	"testing"
@@ -179,6 +180,41 @@ func TestResolveErrors(t *testing.T) {
 		}
 		if _, err := srv.Resolve(t.Context(), "acme"); !errors.Is(err, routes.ErrUnavailable) {
 			t.Errorf("before anything was read: %v, want ErrUnavailable", err)
+		}
+	})
+}
+
+// racing publishes once more while a host is being read.
+type racing struct {
+	*routestest.Memory
+	once    func()
+	reading bool
+}
+
+func (r *racing) List(ctx context.Context, id routes.HostID) ([]byte, error) {
+	raw, err := r.Memory.List(ctx, id)
+	if !r.reading {
+		r.reading = true
+		r.once()
+		synctest.Wait() // the event has arrived
+	}
+	return raw, err
+}
+
+func TestAChangeDuringAReadIsNotLost(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t, false)
+		b.publish([]*catalog.Catalog{toolCatalog("a", def("x", `{"name":"x"}`), def("y", `{"name":"y"}`))}, routestest.Host("other"))
+		next := routestest.Host("acme").Tool("y", "a", "y").Change(t, b.lease, b.revision+2)
+		b.store.o.Hosts = &racing{Memory: b.Memory, once: func() {
+			if err := b.Publish(t.Context(), b.lease, routes.Batch{Hosts: []routes.HostChange{next}}); err != nil {
+				t.Error(err)
+			}
+			time.Sleep(time.Second)
+		}}
+		b.publish(nil, routestest.Host("acme").Tool("x", "a", "x"))
+		if got := b.names(); !slices.Equal(got, []string{"y"}) {
+			t.Errorf("tools %v, want those of the change that came meanwhile", got)
 		}
 	})
 }
