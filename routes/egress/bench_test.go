@@ -7,6 +7,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"net/http/httptest"
 	"net/textproto"
 	"strconv"
 	"strings"
@@ -128,5 +129,53 @@ func BenchmarkRelay(b *testing.B) {
 				resp.Body.Close()
 			}
 		})
+	}
+}
+
+// BenchmarkLegacy counts the backend's work too: a net/http server in the same process. Compare it with "modern" of the same server.
+func BenchmarkLegacy(b *testing.B) {
+	s := &legacyServer{call: func(w http.ResponseWriter, _ *http.Request, id string) {
+		w.Header().Set("Content-Type", "application/json")
+		io.WriteString(w, `{"jsonrpc":"2.0","id":`+id+`,"result":{"content":[]}}`)
+	}}
+	srv := httptest.NewServer(s)
+	defer srv.Close()
+	for _, version := range []string{"2026-07-28", "2025-11-25"} {
+		b.Run(version, func(b *testing.B) {
+			c, err := New(Options{})
+			if err != nil {
+				b.Fatal(err)
+			}
+			defer c.Close()
+			call := callTool(srv.URL, version, "echo", `{"text":"hello"}`, "")
+			call.RPCID = json.RawMessage("7")
+			b.ReportAllocs()
+			for b.Loop() {
+				a, err := c.Do(b.Context(), call)
+				if err != nil {
+					b.Fatal(err)
+				}
+				if _, err := a.Next(); err != nil {
+					b.Fatal(err)
+				}
+				a.Close()
+			}
+		})
+	}
+}
+
+func BenchmarkPoolLookup(b *testing.B) {
+	var ps pools
+	be := &routes.Backend{URL: "https://backend.example.com/mcp", TLS: routes.TLS{CAFile: "/etc/weir/ca.pem"}}
+	for i := range 1000 {
+		if _, err := ps.get(routes.BackendID("backend-"+strconv.Itoa(i)), be); err != nil {
+			b.Fatal(err)
+		}
+	}
+	b.ReportAllocs()
+	for b.Loop() {
+		if _, err := ps.get("backend-500", be); err != nil {
+			b.Fatal(err)
+		}
 	}
 }

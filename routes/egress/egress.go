@@ -66,7 +66,8 @@ func New(o Options) (*Client, error) {
 	return c, nil
 }
 
-// Close waits for legacy sessions that are still being closed (each takes 5 s at most) and closes idle connections. The caller ends
+// Close waits for legacy sessions that are still being closed (10 s at most: a cancellation, then
+// the session's end) and closes idle connections. The caller ends
 // its calls first.
 func (c *Client) Close() {
 	c.mu.Lock()

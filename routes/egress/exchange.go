@@ -20,6 +20,7 @@ import (
 // the count too, so that the answer errs on the side of "may have left".
 type exchange struct {
 	ctx    context.Context // carries the trace; its cause is what ended the exchange
+	plain  context.Context // the same without the trace, for what is sent beside it: traces add up
 	cancel context.CancelCauseFunc
 	limits limits
 	end    time.Time // of the total deadline
@@ -34,6 +35,7 @@ type exchange struct {
 	conn   *meteredConn // of the current try; nil: unknown kind, taken as sent
 	mark   int64        // its count when we got it
 	left   bool         // a byte may have left in a try before
+	once   bool         // the request under way must not go out again; false for a GET
 	status int          // of the answer, 0 until its headers are there
 }
 
@@ -41,7 +43,7 @@ type exchange struct {
 func newExchange(parent context.Context, l limits) *exchange {
 	x := &exchange{limits: l, end: time.Now().Add(l.total), due: phaseResponse}
 	ctx, cancel := context.WithCancelCause(parent)
-	x.cancel = cancel
+	x.plain, x.cancel = ctx, cancel
 	x.trace.GotConn = x.gotConn
 	x.ctx = httptrace.WithClientTrace(ctx, &x.trace)
 	x.timer = time.AfterFunc(min(l.response, l.total), x.expire)
@@ -89,7 +91,9 @@ func (x *exchange) gotConn(info httptrace.GotConnInfo) {
 	mc, _ := c.(*meteredConn)
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	x.left = x.leftLocked()
+	if x.left = x.leftLocked(); x.left && x.once {
+		x.cancel(errWouldRepeat) // the last guard: net/http has no reason to get here
+	}
 	x.got, x.reused, x.conn = true, info.Reused, mc
 	if mc != nil {
 		x.mark = mc.writes.Load()
@@ -153,41 +157,15 @@ func (x *exchange) try(p *pool, r request) *http.Request {
 		Method: r.method, URL: p.url, Host: p.url.Host, Header: r.header,
 		Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1, Body: http.NoBody,
 	}
+	x.mu.Lock()
+	x.once = len(r.body) > 0
+	x.mu.Unlock()
 	if len(r.body) > 0 {
-		b := &requestBody{x: x}
-		b.Reset(r.body)
-		out.Body, out.ContentLength = b, int64(len(r.body))
+		// net/http knows this very type to be in memory, and writes it together with the headers.
+		out.Body, out.ContentLength = io.NopCloser(bytes.NewReader(r.body)), int64(len(r.body))
 	}
 	return out.WithContext(x.ctx)
 }
-
-// requestBody is the last guard of "at most once": it gives nothing to a try that follows one which may have left.
-type requestBody struct {
-	bytes.Reader
-	x *exchange
-}
-
-func (b *requestBody) Read(p []byte) (int, error) {
-	if b.repeats() {
-		return 0, errWouldRepeat
-	}
-	return b.Reader.Read(p)
-}
-
-func (b *requestBody) WriteTo(w io.Writer) (int64, error) {
-	if b.repeats() {
-		return 0, errWouldRepeat
-	}
-	return b.Reader.WriteTo(w)
-}
-
-func (b *requestBody) repeats() bool {
-	b.x.mu.Lock()
-	defer b.x.mu.Unlock()
-	return b.x.left
-}
-
-func (b *requestBody) Close() error { return nil }
 
 // answerBody keeps the idle deadline: it runs only while somebody reads.
 type answerBody struct {

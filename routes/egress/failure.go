@@ -110,6 +110,8 @@ func (x *exchange) failed(err error) *Failure {
 		f.Reason, f.Err = ReasonTimeout, ph
 	case errors.Is(err, errTooLarge), errors.Is(err, wire.ErrEventTooLarge):
 		f.Reason = ReasonTooLarge
+	case cause == errWouldRepeat:
+		f.Reason, f.Err = ReasonReset, cause
 	case cause != nil && errors.Is(cause, context.DeadlineExceeded):
 		f.Reason, f.Err = ReasonTimeout, cause
 	case cause != nil:

@@ -1,6 +1,7 @@
 package egress
 
 import (
+	"bytes"
 	"net/http"
 	"net/textproto"
 	"strings"
@@ -63,15 +64,26 @@ func isParam(name string) bool {
 // Protected reports whether a header belongs to the transport, or is computed by Weir: neither config nor a client may set it.
 // An underscore counts as a hyphen, since some servers make no difference.
 func Protected(name string) bool {
-	name = strings.ReplaceAll(strings.ToLower(name), "_", "-")
-	switch name {
+	var buf [64]byte // longer than every name that is compared whole
+	folded := buf[:0]
+	for i := 0; i < len(name) && i < len(buf); i++ {
+		c := name[i]
+		switch {
+		case c == '_':
+			c = '-'
+		case 'A' <= c && c <= 'Z':
+			c += 'a' - 'A'
+		}
+		folded = append(folded, c)
+	}
+	switch string(folded) {
 	case "host", "content-length", "content-type", "content-encoding", "expect", "accept", "accept-encoding", "origin",
 		"forwarded", "cookie", "last-event-id",
 		"connection", "keep-alive", "proxy-connection", "proxy-authenticate", "proxy-authorization", "te", "trailer",
 		"transfer-encoding", "upgrade", "http2-settings":
 		return true
 	}
-	return strings.HasPrefix(name, "x-forwarded-") || strings.HasPrefix(name, "mcp-")
+	return bytes.HasPrefix(folded, []byte("x-forwarded-")) || bytes.HasPrefix(folded, []byte("mcp-"))
 }
 
 // sessionHeader resolves what the operator adds to every request to a backend.

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"strconv"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -141,15 +142,13 @@ func (l *legacyConn) send(ctx context.Context, method string, params wire.Object
 	x := newExchange(ctx, l.limits)
 	x.end = end
 	a := &legacyAnswer{l: l, x: &sdkExchange{exchange: x, kind: kindCall}, id: id, number: l.lastID, method: method}
-	var raw json.RawMessage
-	if params != nil {
-		raw = params.Append(make([]byte, 0, 256))
-		if meta, ok := params.Get("_meta"); ok {
-			a.token = progressToken(meta)
-		}
-		_, a.task = params.Get("task")
+	if meta, ok := params.Get("_meta"); ok {
+		a.token = progressToken(meta)
 	}
-	if err := l.conn.Write(a.x.context(), &jsonrpc.Request{ID: id, Method: method, Params: raw}); err != nil {
+	_, a.task = params.Get("task")
+	message := wire.Message{ID: strconv.AppendInt(nil, l.lastID, 10), Method: method, Params: params}
+	a.x.message = message.Encode()
+	if err := l.conn.Write(a.x.context(), &jsonrpc.Request{ID: id, Method: method}); err != nil {
 		if a.refusal = a.x.refusal(); a.refusal != nil {
 			return a, nil
 		}
@@ -222,7 +221,9 @@ func (a *legacyAnswer) next() (Message, error) {
 		return a.message(nil, a.refusal, a.x.httpStatus()), nil
 	}
 	for {
+		a.x.await()
 		msg, err := a.l.conn.Read(a.x.ctx)
+		a.x.awaited()
 		if err != nil {
 			return Message{}, a.x.readFailed(a.l, err)
 		}
@@ -233,7 +234,7 @@ func (a *legacyAnswer) next() (Message, error) {
 		switch m := msg.(type) {
 		case *jsonrpc.Request:
 			if m.IsCall() {
-				a.l.reply(a.x.ctx, m)
+				a.l.reply(a.x.plain, m)
 				continue
 			}
 			if m.Method == "notifications/progress" && !sameJSON(progressToken(m.Params), a.token) {

@@ -254,3 +254,27 @@ func TestProgressKeepsTheCallersToken(t *testing.T) {
 		}
 	}
 }
+
+// Many callers share one client, one backend and one progress token: nobody gets another's messages.
+func TestCallersNeverCross(t *testing.T) {
+	server := newSDKServer()
+	b := newBackend(t, mcp.NewStreamableHTTPHandler(func(*http.Request) *mcp.Server { return server }, &mcp.StreamableHTTPOptions{Stateless: true}))
+	c := newClient(t, Options{})
+	var wg sync.WaitGroup
+	for i := range 60 {
+		wg.Go(func() {
+			version := []string{"2026-07-28", "2025-11-25"}[i%2]
+			text := fmt.Sprintf("caller %d", i)
+			echo := callTool(b.URL, version, "echo", fmt.Sprintf(`{"text":%q}`, text), `"tok"`)
+			msgs, _, err := collect(t, c, echo)
+			if err != nil || len(msgs) != 1 || !strings.Contains(string(msgs[0].Result), `"`+text+`"`) {
+				t.Errorf("%s: %+v, %v", text, msgs, err)
+			}
+			msgs, _, err = collect(t, c, callTool(b.URL, version, "slow", `{"text":""}`, `"tok"`))
+			if err != nil || len(msgs) != 3 {
+				t.Errorf("%s: %d messages, %v", text, len(msgs), err)
+			}
+		})
+	}
+	wg.Wait()
+}

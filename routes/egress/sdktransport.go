@@ -28,6 +28,9 @@ const (
 type sdkExchange struct {
 	*exchange
 	kind kind
+	// message goes out in the place of what the SDK encoded, which has no params: the SDK would write them anew, and decode
+	// them to look for a version. Nil: what the SDK encoded.
+	message []byte
 
 	mu     sync.Mutex // guards what follows; the SDK reads bodies in its own goroutines
 	stream bool       // the answer is an event stream
@@ -35,6 +38,7 @@ type sdkExchange struct {
 	header http.Header
 	failed error         // what ended the answer's body, nil: still open
 	ended  chan struct{} // closed at the answer's end; nil: no answer yet
+	awaits bool          // somebody waits for a message
 }
 
 type exchangeKey struct{}
@@ -105,6 +109,27 @@ func (s *sdkExchange) torn() *Failure {
 		return s.bad(errEarlyEnd)
 	}
 	return s.exchange.failed(failed)
+}
+
+// await begins a wait for a message. While a body is open its reads keep the idle deadline; where it has ended, the SDK may be
+// waiting to resume the stream, and that is silence too.
+func (s *sdkExchange) await() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.awaits = true
+	if s.failed != nil {
+		s.arm(phaseIdle, s.limits.idle)
+	}
+}
+
+// awaited ends the wait.
+func (s *sdkExchange) awaited() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.awaits = false
+	if s.failed != nil {
+		s.disarm()
+	}
 }
 
 // settle waits a moment for the end of the answer's body, so that its connection can be used again.
@@ -239,6 +264,9 @@ func (t *sdkTransport) RoundTrip(req *http.Request) (*http.Response, error) {
 		}
 		return emptied(resp, resp.StatusCode), nil
 	}
+	if s.message != nil && req.Method == http.MethodPost {
+		out.body = s.message
+	}
 	resp, err := t.p.roundTrip(s.exchange, out)
 	if err != nil {
 		if s.kind == kindSide {
@@ -340,10 +368,12 @@ func (b *watchedBody) Close() error {
 func (b *watchedBody) end(err error) {
 	b.once.Do(func() {
 		b.s.mu.Lock()
+		defer b.s.mu.Unlock()
 		b.s.failed = err
-		b.s.mu.Unlock()
+		if b.s.awaits {
+			b.s.arm(phaseIdle, b.s.limits.idle)
+		}
 		close(b.ended)
-		b.s.arm(phaseIdle, b.s.limits.idle) // the SDK may wait before it resumes a stream: that is silence too
 	})
 }
 

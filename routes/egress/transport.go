@@ -110,7 +110,8 @@ type pool struct {
 	// fresh dials for every request: for the second try of a request of which nothing was written.
 	fresh *http.Transport
 
-	mu        sync.Mutex // guards what follows
+	keepAlive atomic.Pointer[string] // the latest header that was looked at
+	mu        sync.Mutex             // guards what follows
 	announced time.Duration
 }
 
@@ -202,6 +203,10 @@ func (p *pool) roundTrip(x *exchange, r request) (*http.Response, error) {
 // learn takes the peer's Keep-Alive time for the pool, less a second. As a Transport's own must not change while it is used, the
 // Transport is replaced; only a first or a shorter time does that.
 func (p *pool) learn(keepAlive string) {
+	if last := p.keepAlive.Load(); last != nil && *last == keepAlive {
+		return
+	}
+	p.keepAlive.Store(&keepAlive)
 	n, ok := keepAliveSeconds(keepAlive)
 	if !ok {
 		return
