@@ -205,6 +205,7 @@ func TestAChangeDuringAReadIsNotLost(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t, false)
 		b.publish([]*catalog.Catalog{toolCatalog("a", def("x", `{"name":"x"}`), def("y", `{"name":"y"}`))}, routestest.Host("other"))
+		b.complete() // from now on only events tell
 		next := routestest.Host("acme").Tool("y", "a", "y").Change(t, b.lease, b.revision+2)
 		b.store.o.Hosts = &racing{Memory: b.Memory, once: func() {
 			if err := b.Publish(t.Context(), b.lease, routes.Batch{Hosts: []routes.HostChange{next}}); err != nil {
