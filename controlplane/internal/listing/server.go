@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"strings"
 	"time"
 
 	"go.uber.org/zap"
@@ -109,6 +110,8 @@ func (s *Server) answer(r *wire.Request) (json.RawMessage, *wire.Error) {
 func notServed(r *wire.Request) *wire.Error {
 	e := wire.MethodNotFound()
 	switch r.Method {
+	case "initialize": // of a modern client: the message may be all that its user sees (2026-07-28, basic/versioning)
+		e.Message = "method not found: " + r.Version + " has no handshake; served versions: " + strings.Join(wire.Versions, ", ")
 	case "completion/complete", "subscriptions/listen", "resources/subscribe", "resources/unsubscribe", "logging/setLevel",
 		"tasks/list", "tasks/get", "tasks/update", "tasks/cancel", "tasks/result":
 		e.Message = r.Method + " is not served by this gateway yet"

@@ -30,6 +30,15 @@ type Delegate struct {
 
 var errPatience = errors.New("no answer in time")
 
+// wrongEra refuses a method that another era has. Where the control plane can be asked, its answer is the one that the
+// specification wants of a whole server: 404 and -32601 (2026-07-28, basic/transports/streamable-http).
+func (c *call) wrongEra() *wire.Error {
+	if c.h.o.Delegate != nil {
+		return c.toControlPlane()
+	}
+	return c.refuse(wire.InvalidRequest(c.r.Method+" is of earlier versions; with "+c.r.Version+" call server/discover. "+served()), "wrong_era")
+}
+
 // toControlPlane refuses a delegated method, or relays it.
 func (c *call) toControlPlane() *wire.Error {
 	d := c.h.o.Delegate

@@ -190,3 +190,18 @@ func TestTheControlPlaneFails(t *testing.T) {
 	}
 	close(hang)
 }
+
+// A method of another era is the control plane's to refuse, where it can be asked: it answers as a whole server does.
+func TestAModernInitializeIsTheControlPlanesToRefuse(t *testing.T) {
+	const refusal = `{"jsonrpc":"2.0","id":1,"error":{"code":-32601,"message":"method not found"}}`
+	d := controlPlane(t, func(w http.ResponseWriter, _ *http.Request, _ string) {
+		w.Header().Set("Content-Type", "application/json")
+		w.WriteHeader(http.StatusNotFound)
+		io.WriteString(w, refusal)
+	})
+	g := newGateway(t, host(result(t, `{}`), modern), func(o *Options) { o.Delegate = d })
+	a := g.ask(t, request{version: modern, method: "initialize", params: `{}`})
+	if a.status != http.StatusNotFound || a.body != refusal {
+		t.Errorf("status %d: %s, want 404 and the control plane's refusal", a.status, a.body)
+	}
+}

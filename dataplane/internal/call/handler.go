@@ -92,7 +92,7 @@ func (h *Handler) Dispatch(w *wire.Response, r *wire.Request) {
 	case theControlPlane:
 		err = c.toControlPlane()
 	case notNow:
-		err = c.refuse(wire.InvalidRequest(r.Method+" is of earlier versions; with "+r.Version+" call server/discover. "+served()), "wrong_era")
+		err = c.wrongEra()
 	case nobody:
 		err = c.refuse(wire.MethodNotFound(), "unknown_method")
 	}
