@@ -48,12 +48,8 @@ var rules = map[string]rule{
 		never: []string{"net/http", "github.com/redis", "go.uber.org/zap"},
 		why:   "the contract between the planes is values: no network, no Redis, no log",
 	},
-	"plugins is a leaf": {
-		of: []string{"=plugins"}, only: []string{}, never: []string{"net/http", "github.com", "go.uber.org"},
-		why: "a hook is written against this package alone",
-	},
 	"the shared packages know no plane": {
-		of: []string{"routes", "plugins"}, never: []string{module + "/controlplane", module + "/dataplane"},
+		of: []string{"routes"}, never: []string{module + "/controlplane", module + "/dataplane"},
 		why: "both planes use them",
 	},
 	"a store returns errors and does not log": {
