@@ -26,7 +26,8 @@ const (
 )
 
 // Run serves until ctx ends, then drains (Config.Drain): it goes on accepting for the delay with /readyz at 503, and then finishes
-// what runs until the deadline. What still runs then gets an error. It returns nil on an orderly end.
+// what runs until the deadline, and connections that are kept alive until they were idle for the delay. What still runs then gets
+// an error. It returns nil on an orderly end.
 func (s *Server) Run(ctx context.Context) error {
 	defer s.close()
 	var mcp, ops net.Listener
@@ -86,7 +87,7 @@ func (s *Server) serve(ctx, failed context.Context, ln net.Listener) error {
 	srv := process.NewServer(s.endpoint, s.log)
 	srv.BaseContext = func(net.Listener) context.Context { return requests }
 	done := make(chan error, 1)
-	go func() { done <- process.Serve(accepting, srv, ln, cut) }()
+	go func() { done <- process.ServeLingering(accepting, srv, ln, cut, s.cfg.Drain.Delay) }()
 
 	select {
 	case err := <-done:

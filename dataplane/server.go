@@ -149,7 +149,8 @@ func (s *Server) endpointOptions(handler *call.Handler) wire.Options {
 		AllowedOrigins: s.cfg.AllowedOrigins,
 		AllowedHosts:   s.cfg.AllowedHosts,
 		Loopback:       loopback(s.cfg.Listen),
-		Scopes:         []string{"mcp:tools", "mcp:resources", "mcp:prompts"},
+		Scopes:         []string{"mcp:tools", "mcp:resources", "mcp:prompts", "mcp:tasks"}, // as the control plane: one resource
+		ClientInfo:     wire.Object{{Name: "name", Value: wire.Quote("weir")}, {Name: "version", Value: wire.Quote(version())}}.Append(nil),
 		Draining:       s.draining.Load,
 		OnDone:         s.metrics.onDone(s.log.Named("http")),
 		OnPanic: func(v any, stack []byte) {
