@@ -1,0 +1,39 @@
+package main
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"go.uber.org/goleak"
+
+	"github.com/weir-mcp/weir/deploy/process"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// Whatever is wrong with flags or file is a *process.ConfigError, so that the process ends with status 2.
+func TestBadFlagsAndFiles(t *testing.T) {
+	bad := filepath.Join(t.TempDir(), "bad.yaml")
+	if err := os.WriteFile(bad, []byte("lisen: x\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for name, args := range map[string][]string{
+		"no file":           nil,
+		"an unknown flag":   {"--confg", bad},
+		"an argument":       {"--config", bad, "more"},
+		"a missing file":    {"--config", bad + ".not"},
+		"a file with fault": {"--config", bad},
+	} {
+		t.Run(name, func(t *testing.T) {
+			err := run(t.Context(), args)
+			if _, ok := errors.AsType[*process.ConfigError](err); !ok {
+				t.Errorf("error %v, want a *process.ConfigError", err)
+			}
+		})
+	}
+	if err := run(t.Context(), []string{"--help"}); err != nil {
+		t.Errorf("--help: %v", err)
+	}
+}
