@@ -57,24 +57,11 @@ func (w *watcher) run(ctx context.Context) {
 	}()
 	defer cancel()
 
-	retry := backoff.NewExponentialBackOff()
-	retry.Multiplier = 2
+	pace := newRhythm(w.d.o.Jitter)
 	for ctx.Err() == nil {
 		interval := w.interval()
-		pause := w.d.o.Jitter(interval)
-		if err := w.round(ctx); err != nil {
-			if retry.MaxInterval != interval {
-				retry.InitialInterval, retry.MaxInterval = min(firstRetry, interval), interval
-				retry.Reset()
-			}
-			pause = retry.NextBackOff()
-			if f, ok := errors.AsType[*egress.Failure](err); ok {
-				pause = max(pause, min(f.RetryAfter, maxRetryAfter))
-			}
-		} else {
-			retry.Reset()
-		}
-		timer := time.NewTimer(pause)
+		err := w.round(ctx)
+		timer := time.NewTimer(pace.pause(interval, err))
 		select {
 		case <-ctx.Done():
 		case <-w.poke:
@@ -82,6 +69,36 @@ func (w *watcher) run(ctx context.Context) {
 		}
 		timer.Stop()
 	}
+}
+
+// rhythm tells how long to rest between rounds.
+type rhythm struct {
+	jitter func(time.Duration) time.Duration
+	retry  *backoff.ExponentialBackOff
+}
+
+func newRhythm(jitter func(time.Duration) time.Duration) *rhythm {
+	r := &rhythm{jitter: jitter, retry: backoff.NewExponentialBackOff()}
+	r.retry.Multiplier = 2
+	return r
+}
+
+// pause is the rest after a round that ended with err: the interval, or for a failed backend at first less, and never less than it
+// asked for.
+func (r *rhythm) pause(interval time.Duration, err error) time.Duration {
+	if err == nil {
+		r.retry.Reset()
+		return r.jitter(interval)
+	}
+	if r.retry.MaxInterval != interval {
+		r.retry.InitialInterval, r.retry.MaxInterval = min(firstRetry, interval), interval
+		r.retry.Reset()
+	}
+	pause := min(r.retry.NextBackOff(), interval)
+	if f, ok := errors.AsType[*egress.Failure](err); ok {
+		pause = max(pause, min(f.RetryAfter, maxRetryAfter))
+	}
+	return pause
 }
 
 // maxRetryAfter bounds what a backend may ask for.
