@@ -49,13 +49,18 @@ func (r *Reader) Follow(ctx context.Context, apply func([]routes.Event), state f
 		stop := context.AfterFunc(ctx, func() { client.Close() }) // a blocked read heeds nothing else
 		err = r.followOn(ctx, client, apply, func() {
 			r.gate.reached()
-			state(true, nil)
-			told = up
+			if told != up {
+				told = up
+				state(true, nil)
+			}
 		})
 		stop()
 		client.Close()
 		if ctx.Err() != nil {
 			break
+		}
+		if errors.Is(err, errMissed) {
+			continue
 		}
 		if told != down {
 			told = down
@@ -190,13 +195,17 @@ func hostEvent(values map[string]any, incarnation string) routes.Event {
 	}
 }
 
+// errMissed says that the store moved and the stream of this connection does not tell how.
+var errMissed = errors.New("changes missed")
+
 // compare finds what the stream can't tell: after data loss the entries of a new stream may have ids that are not above the last
-// one seen, if the clock went back or hardly moved. It returns what came meanwhile, and a Reset if that does not explain where
-// the store stands.
+// one seen, if the clock went back or hardly moved; and after a failover by Sentinel this connection may still be to the old
+// master, while the shared client has been told of the new one. It returns what came meanwhile, or errMissed if that does not
+// explain where the store stands: the follower then begins anew.
 func (r *Reader) compare(ctx context.Context, c redis.UniversalClient, at *cursor) ([]routes.Event, error) {
-	head, err := r.head(ctx, c)
+	head, err := r.head(ctx, r.client)
 	if err != nil || head.incarnation == at.incarnation && head.sequence == at.sequence {
-		return nil, err
+		return nil, nil // if the shared client has trouble, that is not this connection's
 	}
 	entries, err := r.next(ctx, c, at.id, -1)
 	if err != nil {
@@ -204,8 +213,7 @@ func (r *Reader) compare(ctx context.Context, c redis.UniversalClient, at *curso
 	}
 	events := at.take(entries)
 	if at.incarnation != head.incarnation || at.sequence < head.sequence {
-		*at = head
-		events = append(events, routes.Event{Reset: true})
+		return nil, errMissed
 	}
 	return events, nil
 }

@@ -2,6 +2,7 @@ package routestest
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"testing"
@@ -62,7 +63,7 @@ func (c *RedisCluster) FlushAll() {
 	}
 }
 
-// Do sends one command on a connection of its own, and returns the reply as text.
+// Do sends one command on a connection of its own, and returns the reply as text; "" where there is nothing.
 func (r *RedisServer) Do(args ...any) string {
 	r.t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), startPatience)
@@ -75,7 +76,10 @@ func (r *RedisServer) do(ctx context.Context, args ...any) string {
 	c := redis.NewClient(&redis.Options{Addr: r.Addr(), MaxRetries: -1, Protocol: 2})
 	defer c.Close()
 	v, err := c.Do(ctx, args...).Result()
-	if err != nil {
+	switch {
+	case errors.Is(err, redis.Nil):
+		return ""
+	case err != nil:
 		r.t.Fatalf("redis: %v: %v", args, err)
 	}
 	return fmt.Sprint(v)
