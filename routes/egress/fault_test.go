@@ -9,10 +9,12 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
@@ -391,23 +393,51 @@ func TestDeadlines(t *testing.T) {
 	}
 }
 
-func TestALivelyStreamOutlivesTheResponseAndIdleTimeouts(t *testing.T) {
-	t.Parallel()
-	b := serve(t, func(b *rawBackend, conn net.Conn, _ int) {
-		if _, _, err := b.readCall(bufio.NewReader(conn)); err != nil {
-			return
-		}
-		io.WriteString(conn, "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n\r\n")
-		for range 20 {
-			time.Sleep(10 * time.Millisecond)
-			io.WriteString(conn, ": alive\n")
-		}
-		io.WriteString(conn, "data: "+okDoc+"\n\n")
-	})
-	call := simpleCall(b.url)
-	call.Backend.Timeouts = routes.Timeouts{Response: 100 * time.Millisecond, Idle: 100 * time.Millisecond}
-	if msgs, _, err := collect(t, newClient(t, Options{}), call); err != nil || len(msgs) != 1 {
-		t.Fatal(msgs, err)
+// sleepyReader gives a byte after each pause.
+type sleepyReader struct{ pauses []time.Duration }
+
+func (r *sleepyReader) Read(p []byte) (int, error) {
+	if len(r.pauses) == 0 {
+		return 0, io.EOF
+	}
+	time.Sleep(r.pauses[0])
+	r.pauses = r.pauses[1:]
+	p[0] = ':'
+	return 1, nil
+}
+
+func TestIdleTimeRunsOnlyWhileSomebodyReads(t *testing.T) {
+	const s = time.Second
+	for name, tt := range map[string]struct {
+		pauses []time.Duration
+		slow   time.Duration // the reader's own pause before each read
+		want   error
+	}{
+		"a lively stream outlives the response and idle timeouts": {pauses: slices.Repeat([]time.Duration{9 * s}, 60)},
+		"a slow client is not the backend's silence":              {pauses: slices.Repeat([]time.Duration{9 * s}, 10), slow: 15 * s},
+		"silence":                       {pauses: []time.Duration{9 * s, 11 * s}, want: phaseIdle},
+		"total":                         {pauses: slices.Repeat([]time.Duration{9 * s}, 70), want: phaseTotal},
+		"total, though nobody reads":    {pauses: []time.Duration{s}, slow: 601 * s, want: phaseTotal},
+		"total is nearer than the idle": {pauses: []time.Duration{s, s, s, 9 * s}, slow: 198 * s, want: phaseTotal},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				x := newExchange(t.Context(), limits{response: 10 * s, idle: 10 * s, total: 600 * s})
+				defer x.finish()
+				x.disarm() // the headers are there
+				body := &answerBody{ReadCloser: io.NopCloser(&sleepyReader{tt.pauses}), x: x}
+				for range len(tt.pauses) {
+					time.Sleep(tt.slow)
+					if _, err := body.Read(make([]byte, 8)); err != nil {
+						t.Fatal(err)
+					}
+				}
+				synctest.Wait()
+				if got := context.Cause(x.ctx); got != tt.want {
+					t.Errorf("ended by %v, want %v", got, tt.want)
+				}
+			})
+		})
 	}
 }
 
