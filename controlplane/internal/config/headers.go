@@ -55,7 +55,7 @@ func (c *checker) headers(path string, b *headersBlock, r *routes.Backend) {
 	}
 	for _, name := range sortedKeys(b.ForwardCaller) {
 		at, from := path+".forward_caller."+name, b.ForwardCaller[name]
-		if set(at, name) && c.headerName(at, from) && !c.protected(at, from) && !c.callersOwn(at, from) {
+		if set(at, name) && c.headerName(at, from) && !c.callersOwn(at, from) && !c.protected(at, from) {
 			if r.ForwardCaller == nil {
 				r.ForwardCaller = map[string]string{}
 			}
@@ -69,7 +69,7 @@ func (c *checker) headers(path string, b *headersBlock, r *routes.Backend) {
 func (c *checker) headerList(path string, names []string, fromCaller bool) (out []string) {
 	for i, name := range names {
 		at := indexed(path, i)
-		if !c.headerName(at, name) || c.protected(at, name) || fromCaller && c.callersOwn(at, name) {
+		if !c.headerName(at, name) || fromCaller && c.callersOwn(at, name) || c.protected(at, name) {
 			continue
 		}
 		if name = http.CanonicalHeaderKey(name); !slices.Contains(out, name) {
@@ -118,7 +118,7 @@ func (c *checker) headerValue(path, value string) bool {
 // notCredential refuses a credential that stands in the file: it would be published.
 func (c *checker) notCredential(path, name, value string) bool {
 	switch fold(name) {
-	case "authorization", "cookie", "x-api-key":
+	case "authorization", "x-api-key":
 		if !secret.HasReference(value) {
 			c.fault(path, "a credential goes to headers.credentials, as a reference: what stands here is published, and Redis holds no credential")
 			return false
@@ -156,11 +156,11 @@ func protectedHeader(name string) bool {
 	case "host", "content-length", "content-type", "content-encoding", "expect", "accept", "accept-encoding", "origin", "forwarded",
 		"connection", "proxy-connection", "keep-alive", "te", "trailer", "transfer-encoding", "upgrade", "proxy-authenticate",
 		"proxy-authorization", "http2-settings", // of one hop: RFC 9110 § 7.6.1
-		"mcp-session-id", "last-event-id", "mcp-method", "mcp-name", "mcp-protocol-version",
+		"last-event-id", "cookie", "cookie2",
 		"traceparent", "tracestate": // written last, so that config can't forge them
 		return true
 	}
-	return strings.HasPrefix(name, "x-forwarded-") || strings.HasPrefix(name, "mcp-param-")
+	return strings.HasPrefix(name, "x-forwarded-") || strings.HasPrefix(name, "mcp-") // the protocol's, today's and to come
 }
 
 // fold is how a backend may read a name: case is nothing, and a CGI-like server takes "_" for "-".
