@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"net"
+	"reflect"
 	"slices"
 
 	"go.uber.org/zap"
@@ -21,9 +22,13 @@ type front struct {
 	verifier *access.Verifier // nil: there is no auth
 }
 
-// newFront checks what only using it can tell (key files, say).
+// newFront checks what only using it can tell (key files, say). An auth block that did not change keeps its verifier, with the
+// keys that it has: an identity provider that is away just now would otherwise lock everybody out at a reload.
 func (s *Server) newFront(cfg *Config) (*front, error) {
 	f := &front{}
+	if old := s.front.Load(); old != nil && reflect.DeepEqual(cfg.Auth, s.config.Load().Auth) {
+		f.verifier = old.verifier
+	}
 	o := wire.Options{
 		Resolve:   s.lists.Resolve,
 		Dispatch:  s.lists.Dispatch,
@@ -39,15 +44,11 @@ func (s *Server) newFront(cfg *Config) (*front, error) {
 	if cfg.NoAuth {
 		o.Anonymous = access.Anonymous(anonymousHost(cfg))
 	} else {
-		var err error
-		f.verifier, err = access.New(access.Options{
-			Config: cfg.Auth,
-			OnError: func(issuer string, err error) {
-				s.log.Warn("keys not refreshed, the last good ones stay", zap.String("issuer", issuer), zap.Error(err))
-			},
-		})
-		if err != nil {
-			return nil, err
+		if f.verifier == nil {
+			var err error
+			if f.verifier, err = s.newVerifier(cfg); err != nil {
+				return nil, err
+			}
 		}
 		o.Auth = f.verifier
 		for _, is := range cfg.Auth.Issuers {
@@ -61,29 +62,48 @@ func (s *Server) newFront(cfg *Config) (*front, error) {
 	return f, nil
 }
 
-// run refreshes keys until another front is in force or ctx ends.
-func (f *front) run(ctx context.Context, changed <-chan struct{}) error {
+func (s *Server) newVerifier(cfg *Config) (*access.Verifier, error) {
+	return access.New(access.Options{
+		Config: cfg.Auth,
+		OnError: func(issuer string, err error) {
+			s.log.Warn("keys not refreshed, the last good ones stay", zap.String("issuer", issuer), zap.Error(err))
+		},
+	})
+}
+
+// runAuth keeps the keys of the verifier in force fresh, until ctx ends.
+func (s *Server) runAuth(ctx context.Context) error {
+	if s.config.Load().NoAuth {
+		return nil // no reload changes that
+	}
+	for ctx.Err() == nil {
+		if err := s.runVerifier(ctx, s.front.Load().verifier); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// runVerifier runs one verifier until another one is in force, or ctx ends.
+func (s *Server) runVerifier(ctx context.Context, v *access.Verifier) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	done := make(chan error, 1)
-	go func() {
-		if f.verifier == nil {
-			<-ctx.Done()
-			done <- nil
-			return
+	go func() { done <- v.Run(ctx) }()
+	for {
+		select {
+		case <-s.changed:
+			if s.front.Load().verifier != v {
+				cancel()
+				<-done
+				return nil
+			}
+		case err := <-done:
+			if ctx.Err() != nil {
+				return nil
+			}
+			return err
 		}
-		done <- f.verifier.Run(ctx)
-	}()
-	select {
-	case <-changed:
-		cancel()
-		<-done
-		return nil
-	case err := <-done:
-		if ctx.Err() != nil {
-			return nil
-		}
-		return err
 	}
 }
 

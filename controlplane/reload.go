@@ -1,7 +1,6 @@
 package controlplane
 
 import (
-	"context"
 	"fmt"
 	"reflect"
 
@@ -103,14 +102,4 @@ func (s *Server) addProblem(p compile.Problem) {
 		}
 	}
 	s.problems.Store(&list)
-}
-
-// runAuth keeps the keys of the front in force fresh, until ctx ends.
-func (s *Server) runAuth(ctx context.Context) error {
-	for ctx.Err() == nil {
-		if err := s.front.Load().run(ctx, s.changed); err != nil {
-			return err
-		}
-	}
-	return nil
 }

@@ -465,3 +465,34 @@ func TestALoadedPortIsAnError(t *testing.T) {
 		t.Errorf("Run = %v, want an error that names admin_listen", err)
 	}
 }
+
+// A reload that leaves auth alone must not forget keys: the identity provider may be away just now.
+func TestAReloadKeepsTheKeysOfAnUnchangedAuth(t *testing.T) {
+	p, config := newPlane(t)
+	load := func(text string) *Config {
+		t.Helper()
+		p.write(text)
+		cfg, _, err := LoadConfig(p.file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return cfg
+	}
+	s, err := New(load(config), Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	before := s.front.Load().verifier
+	if err := s.Reload(load(config + "  more: {backends: [{name: a}]}\n")); err != nil {
+		t.Fatal(err)
+	}
+	if s.front.Load().verifier != before {
+		t.Error("another verifier, for the same auth")
+	}
+	if err := s.Reload(load(strings.Replace(config, "audiences: [weir]", "audiences: [other]", 1))); err != nil {
+		t.Fatal(err)
+	}
+	if s.front.Load().verifier == before {
+		t.Error("the old verifier, for another auth")
+	}
+}

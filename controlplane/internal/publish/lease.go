@@ -25,22 +25,18 @@ type term struct {
 
 // campaign tries to lead until ctx ends.
 func (c *Controller) campaign(ctx context.Context) error {
+	said := "" // why the lease is not ours, as logged last: said once, not at each try
 	for {
 		lease, err := c.o.Leases.Acquire(ctx, c.o.Owner, c.o.LeaseTTL, c.config.Load().ConfigVersion)
-		switch {
-		case err == nil:
+		if err == nil {
+			said = ""
 			c.lead(ctx, lease)
-			if ctx.Err() != nil {
-				return nil
-			}
 			// Lost data and a lost lease look alike; who lost it waits a moment, so that replicas don't race in step.
 			err = pause(ctx, jitter(c.o.Campaign/4))
-		case errors.Is(err, routes.ErrNotLeader):
-			c.log.Debug("somebody else leads", zap.Error(err))
-			err = pause(ctx, jitter(c.o.Campaign))
-		default:
-			if ctx.Err() == nil {
-				c.log.Warn("lease not taken", zap.Error(err))
+		} else {
+			if said != err.Error() && ctx.Err() == nil {
+				said = err.Error()
+				c.log.Info("not leading", zap.Error(err))
 			}
 			err = pause(ctx, jitter(c.o.Campaign))
 		}

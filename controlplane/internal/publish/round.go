@@ -45,8 +45,13 @@ func (c *Controller) round(ctx context.Context) error {
 		}
 	}
 	if state.Error = err; err != nil {
-		c.log.Warn("round not finished, will be repeated", zap.Error(err))
+		if c.State().Error == nil { // said once, not at each try
+			c.log.Warn("round not finished, will be repeated until it is", zap.Error(err))
+		}
 		state.Problems = append(state.Problems, compile.Problem{Code: compile.CodeNotPublished, Text: "the store is behind: " + err.Error()})
+	}
+	if err == nil && c.State().Error != nil {
+		c.log.Info("rounds succeed again")
 	}
 	c.metrics.rounds.WithLabelValues(outcome(err)).Inc()
 	c.metrics.problems.Set(float64(len(state.Problems)))
