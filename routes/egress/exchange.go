@@ -35,8 +35,11 @@ type exchange struct {
 	conn   *meteredConn // of the current try; nil: unknown kind, taken as sent
 	mark   int64        // its count when we got it
 	left   bool         // a byte may have left in a try before
-	once   bool         // the request under way must not go out again; false for a GET
-	status int          // of the answer, 0 until its headers are there
+	// headers: net/http wrote the headers of this try, on HTTP/1 perhaps into a buffer only. Without it an HTTP/2 connection that
+	// others use too does not look as if this request had left on it.
+	headers bool
+	once    bool // the request under way must not go out again; false for a GET
+	status  int  // of the answer, 0 until its headers are there
 }
 
 // newExchange begins an exchange; the caller ends it with finish.
@@ -44,7 +47,7 @@ func newExchange(parent context.Context, l limits) *exchange {
 	x := &exchange{limits: l, end: time.Now().Add(l.total), due: phaseResponse}
 	ctx, cancel := context.WithCancelCause(parent)
 	x.plain, x.cancel = ctx, cancel
-	x.trace.GotConn = x.gotConn
+	x.trace.GotConn, x.trace.WroteHeaders = x.gotConn, x.wroteHeaders
 	x.ctx = httptrace.WithClientTrace(ctx, &x.trace)
 	x.timer = time.AfterFunc(min(l.response, l.total), x.expire)
 	return x
@@ -91,13 +94,20 @@ func (x *exchange) gotConn(info httptrace.GotConnInfo) {
 	mc, _ := c.(*meteredConn)
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	if x.left = x.leftLocked(); x.left && x.once {
+	if x.left = x.leftLocked(); x.left && x.headers && x.once {
 		x.cancel(errWouldRepeat) // the last guard: net/http has no reason to get here
 	}
+	x.headers = false
 	x.got, x.reused, x.conn = true, info.Reused, mc
 	if mc != nil {
 		x.mark = mc.writes.Load()
 	}
+}
+
+func (x *exchange) wroteHeaders() {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	x.headers = true
 }
 
 func (x *exchange) leftLocked() bool {

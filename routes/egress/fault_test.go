@@ -9,6 +9,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"net/http/httptrace"
 	"slices"
 	"strings"
 	"sync"
@@ -310,6 +311,40 @@ func TestNothingWrittenIsSentAgainOnce(t *testing.T) {
 			}
 			if f, ok := errors.AsType[*Failure](err); !ok || f.Sent {
 				t.Errorf("got %v, want a failure that sent nothing", err)
+			}
+		})
+	}
+}
+
+// net/http may ask for another connection by itself; what may have left goes no further.
+func TestASecondConnectionForWhatMayHaveLeft(t *testing.T) {
+	t.Parallel()
+	for name, tt := range map[string]struct {
+		headers, written, cancelled bool
+	}{
+		"written":                             {headers: true, written: true, cancelled: true},
+		"buffered only":                       {headers: true},
+		"others wrote on the same connection": {written: true},
+		"nothing":                             {},
+	} {
+		t.Run(name, func(t *testing.T) {
+			x := newExchange(t.Context(), limits{defaultResponse, defaultIdle, defaultTotal})
+			defer x.finish()
+			x.once = true
+			a, b := net.Pipe()
+			defer a.Close()
+			defer b.Close()
+			conn := &meteredConn{Conn: a}
+			x.gotConn(httptrace.GotConnInfo{Conn: conn})
+			if tt.headers {
+				x.wroteHeaders()
+			}
+			if tt.written {
+				conn.writes.Add(1)
+			}
+			x.gotConn(httptrace.GotConnInfo{Conn: &meteredConn{Conn: b}})
+			if got := context.Cause(x.ctx) == errWouldRepeat; got != tt.cancelled {
+				t.Errorf("cancelled %t, want %t", got, tt.cancelled)
 			}
 		})
 	}
