@@ -395,6 +395,10 @@ func TestCatalogDigestIgnoresTimes(t *testing.T) {
 	if got := digest(func(c *catalog.Catalog) { c.Taken, c.Tools.Since = at.Add(time.Hour), at.Add(time.Hour) }); got != want {
 		t.Error("a later round without changes has another digest")
 	}
+	stale := digest(func(c *catalog.Catalog) { c.Tools.Stale, c.Tools.Reason = true, "port 1" })
+	if got := digest(func(c *catalog.Catalog) { c.Tools.Stale, c.Tools.Reason = true, "port 2" }); got != stale {
+		t.Error("the same failure in other words has another digest")
+	}
 	for name, edit := range map[string]func(*catalog.Catalog){
 		"stale": func(c *catalog.Catalog) { c.Tools.Stale = true },
 		"item": func(c *catalog.Catalog) {

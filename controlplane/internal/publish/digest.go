@@ -62,7 +62,7 @@ func versioned(encoded []byte, unversioned, doc *routes.VirtualHost) ([]byte, er
 	return append(after, rest...), nil
 }
 
-// catalogDigest is over a catalog without its times, which every round of discovery changes. A catalog is immutable, so that
+// catalogDigest is over a catalog without its times and the words of errors, which every round of discovery changes. A catalog is immutable, so that
 // its digest is computed once.
 func (c *Controller) catalogDigest(cat *catalog.Catalog) (string, error) {
 	if known := c.digests[cat.Backend]; known.of == cat {
@@ -74,6 +74,7 @@ func (c *Controller) catalogDigest(cat *catalog.Catalog) (string, error) {
 		if !list.Stale { // since when a list is stale matters to who takes it over
 			list.Since = time.Time{}
 		}
+		list.Reason = "" // may name a port or a time
 	}
 	doc, err := catalog.Encode(&timeless)
 	if err != nil {
