@@ -94,7 +94,6 @@ type Controller struct {
 	settled      bool      // discovery's first round ended, or Settle passed
 	compiled     map[routes.HostID]*compiled
 	catalogs     map[routes.BackendID]*catalog.Catalog // that compiled was made from
-	digests      map[routes.BackendID]catalogDigest
 	completeOnce sync.Once
 }
 
@@ -135,7 +134,6 @@ func New(o Options) (*Controller, error) {
 	c := &Controller{
 		o: o, log: cmp.Or(o.Log, zap.NewNop()), metrics: m,
 		wake: make(chan struct{}, 1), complete: make(chan struct{}),
-		digests: make(map[routes.BackendID]catalogDigest),
 	}
 	c.state.Store(&State{})
 	return c, nil

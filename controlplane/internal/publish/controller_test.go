@@ -2,7 +2,6 @@ package publish
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"testing"
 	"testing/synctest"
@@ -376,40 +375,6 @@ func TestAnInvalidDocumentIsNotPublished(t *testing.T) {
 			t.Errorf("problems (-want +got):\n%s", diff)
 		}
 	})
-}
-
-func TestCatalogDigestIgnoresTimes(t *testing.T) {
-	c := &Controller{digests: map[routes.BackendID]catalogDigest{}}
-	at := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
-	base := catalog.Catalog{Backend: "a", Protocol: "2026-07-28", Taken: at, Tools: catalog.List{Since: at}}
-	digest := func(edit func(*catalog.Catalog)) string {
-		cat := base
-		edit(&cat)
-		d, err := c.catalogDigest(&cat)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return d
-	}
-	want := digest(func(*catalog.Catalog) {})
-	if got := digest(func(c *catalog.Catalog) { c.Taken, c.Tools.Since = at.Add(time.Hour), at.Add(time.Hour) }); got != want {
-		t.Error("a later round without changes has another digest")
-	}
-	stale := digest(func(c *catalog.Catalog) { c.Tools.Stale, c.Tools.Reason = true, "port 1" })
-	if got := digest(func(c *catalog.Catalog) { c.Tools.Stale, c.Tools.Reason = true, "port 2" }); got != stale {
-		t.Error("the same failure in other words has another digest")
-	}
-	for name, edit := range map[string]func(*catalog.Catalog){
-		"stale": func(c *catalog.Catalog) { c.Tools.Stale = true },
-		"item": func(c *catalog.Catalog) {
-			c.Tools.Items = []catalog.Item{{Name: "x", Raw: json.RawMessage(`{"name":"x"}`)}}
-		},
-		"protocol": func(c *catalog.Catalog) { c.Protocol = "2025-11-25" },
-	} {
-		if digest(edit) == want {
-			t.Errorf("%s: same digest", name)
-		}
-	}
 }
 
 // A document is encoded once; with its version put in front it must be what encoding it whole gives.

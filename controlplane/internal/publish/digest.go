@@ -2,9 +2,7 @@ package publish
 
 import (
 	"bytes"
-	"time"
 
-	"github.com/weir-mcp/weir/controlplane/internal/catalog"
 	"github.com/weir-mcp/weir/routes"
 )
 
@@ -60,32 +58,4 @@ func versioned(encoded []byte, unversioned, doc *routes.VirtualHost) ([]byte, er
 		return routes.EncodeHost(doc)
 	}
 	return append(after, rest...), nil
-}
-
-// catalogDigest is over a catalog without its times and the words of errors, which every round of discovery changes. A catalog is immutable, so that
-// its digest is computed once.
-func (c *Controller) catalogDigest(cat *catalog.Catalog) (string, error) {
-	if known := c.digests[cat.Backend]; known.of == cat {
-		return known.digest, nil
-	}
-	timeless := *cat
-	timeless.Taken = time.Time{}
-	for _, list := range []*catalog.List{&timeless.Tools, &timeless.Prompts, &timeless.Resources, &timeless.ResourceTemplates} {
-		if !list.Stale { // since when a list is stale matters to who takes it over
-			list.Since = time.Time{}
-		}
-		list.Reason = "" // may name a port or a time
-	}
-	doc, err := catalog.Encode(&timeless)
-	if err != nil {
-		return "", err
-	}
-	digest := routes.Digest(doc)
-	c.digests[cat.Backend] = catalogDigest{cat, digest}
-	return digest, nil
-}
-
-type catalogDigest struct {
-	of     *catalog.Catalog
-	digest string
 }

@@ -202,10 +202,7 @@ func (c *Controller) writeCatalogs(ctx context.Context, conf *config.Config) err
 		if cat == nil {
 			continue
 		}
-		digest, err := c.catalogDigest(cat)
-		if err != nil {
-			return fmt.Errorf("backend %q: %w", backend.ID, err)
-		}
+		digest := cat.Digest()
 		if c.standing.catalogs[backend.ID] == digest {
 			continue
 		}
