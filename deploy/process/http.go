@@ -4,7 +4,6 @@ import (
 	"context"
 	"crypto/tls"
 	"errors"
-	"fmt"
 	"net"
 	"net/http"
 	"time"
@@ -32,14 +31,22 @@ func ListenReporting(addr string, t ListenTLS, report func(error)) (net.Listener
 	if err != nil {
 		return nil, err
 	}
-	ln, err := net.Listen("tcp", addr)
+	var lc net.ListenConfig
+	lc.SetMultipathTCP(false) // such sockets take no filter, which stopListening needs
+	ln, err := lc.Listen(context.Background(), "tcp", addr)
 	if err != nil {
 		return nil, err
 	}
 	if cfg != nil {
-		ln = tls.NewListener(ln, cfg)
+		return tlsListener{tls.NewListener(ln, cfg), ln}, nil
 	}
 	return ln, nil
+}
+
+// tlsListener is a TLS listener that stopListening can look under.
+type tlsListener struct {
+	net.Listener
+	under net.Listener
 }
 
 // ReloadLogger makes a report function for ListenReporting.
@@ -85,30 +92,4 @@ func NewServer(h http.Handler, log *zap.Logger) *http.Server {
 		MaxHeaderBytes:    maxHeaderBytes,
 		ErrorLog:          errorLog,
 	}
-}
-
-// Serve serves until ctx ends, then shuts down gracefully: new connections stop, running requests finish until drain is done,
-// then they are cut. It closes ln, and returns nil on an orderly end, cut requests included. A nil drain never cuts.
-func Serve(ctx context.Context, srv *http.Server, ln net.Listener, drain context.Context) error {
-	if drain == nil {
-		drain = context.Background()
-	}
-	served := make(chan error, 1)
-	go func() { served <- srv.Serve(ln) }()
-	select {
-	case err := <-served:
-		return fmt.Errorf("serve %v: %w", ln.Addr(), err)
-	case <-ctx.Done():
-	}
-	err := srv.Shutdown(drain)
-	if err != nil && drain.Err() != nil {
-		err = srv.Close()
-	}
-	if serr := <-served; !errors.Is(serr, http.ErrServerClosed) {
-		err = errors.Join(err, serr)
-	}
-	if err != nil {
-		return fmt.Errorf("stop serving %v: %w", ln.Addr(), err)
-	}
-	return nil
 }
