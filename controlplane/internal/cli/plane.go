@@ -11,6 +11,7 @@ import (
 	"github.com/weir-mcp/weir/controlplane"
 	"github.com/weir-mcp/weir/controlplane/internal/config"
 	"github.com/weir-mcp/weir/deploy/process"
+	"github.com/weir-mcp/weir/routes/redisstore"
 )
 
 // load reads a config file; a fault is a *process.ConfigError, each problem with the file's name.
@@ -47,6 +48,7 @@ func runPlane(ctx context.Context, env Env, c command, args []string) error {
 	for _, w := range warnings {
 		log.Warn("config", zap.Int("line", w.Line), zap.String("path", w.Path), zap.String("code", w.Code), zap.String("warning", w.Text))
 	}
+	redisstore.SilenceClients() // what matters of it comes back as errors
 	s, err := controlplane.New(cfg, controlplane.Options{Log: log, ConfigPath: *path, Warnings: warnings, Stderr: env.Stderr})
 	if err != nil {
 		return &process.ConfigError{Err: fmt.Errorf("%s: %w", *path, err)}
