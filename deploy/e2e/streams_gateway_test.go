@@ -12,7 +12,6 @@ import (
 	"net/http/httptest"
 	"os/exec"
 	"path/filepath"
-	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -80,8 +79,17 @@ type scripted struct {
 	seen    *tap
 	handle  func(w http.ResponseWriter, r *http.Request, m message)
 
-	mu       sync.Mutex // guards messages
-	messages []message  // all that arrived, discovery too
+	mu       sync.Mutex    // guards the rest
+	messages []message     // all that arrived, discovery too
+	arrived  chan struct{} // closed when another one arrives; nil: nobody waits
+}
+
+// wake returns a channel that is closed when a message arrives; b.mu is held.
+func (b *scripted) wake() <-chan struct{} {
+	if b.arrived == nil {
+		b.arrived = make(chan struct{})
+	}
+	return b.arrived
 }
 
 // message is what a backend was sent.
@@ -130,6 +138,10 @@ func (b *scripted) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	_ = json.Unmarshal(body, &m) // a GET or DELETE has no message
 	b.mu.Lock()
 	b.messages = append(b.messages, m)
+	if b.arrived != nil {
+		close(b.arrived)
+		b.arrived = nil
+	}
 	b.mu.Unlock()
 	legacy := b.version < modernVersion
 	switch {
@@ -355,12 +367,6 @@ func soon[T any](t *testing.T, what string, ch <-chan T) T {
 		t.Fatalf("%s: not within %v", what, patience)
 		panic("unreachable")
 	}
-}
-
-func sorted(s []string) []string {
-	s = slices.Clone(s)
-	slices.Sort(s)
-	return s
 }
 
 // dial opens a connection to a client's endpoint; it is closed with the test at the latest, and nothing waits on it for ever.
