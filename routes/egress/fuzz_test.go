@@ -11,6 +11,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/weir-mcp/weir/routes"
 	"github.com/weir-mcp/weir/routes/wire"
 )
 
@@ -100,7 +101,7 @@ func FuzzHeaders(f *testing.F) {
 		got := c.header(&call)
 		for name, values := range got {
 			canonical := strings.ReplaceAll(strings.ToLower(name), "_", "-")
-			if Protected(canonical) && !strings.HasPrefix(canonical, "mcp-param-") && !slices.Equal(values, want[name]) {
+			if routes.ProtectedHeader(canonical) && !strings.HasPrefix(canonical, "mcp-param-") && !slices.Equal(values, want[name]) {
 				t.Errorf("%q: %q, want %q", name, values, want[name])
 			}
 		}

@@ -1,7 +1,6 @@
 package egress
 
 import (
-	"bytes"
 	"net/http"
 	"net/textproto"
 	"strings"
@@ -31,7 +30,7 @@ var ( // shared by all requests; read-only
 func addHeaders(dst, src http.Header, era wire.Era) {
 	listed := src["Connection"]
 	for name, values := range src {
-		if len(values) == 0 || Protected(name) && !(era == wire.Modern && isParam(name)) {
+		if len(values) == 0 || routes.ProtectedHeader(name) && !(era == wire.Modern && isParam(name)) {
 			continue
 		}
 		if len(listed) > 0 && listedIn(listed, name) {
@@ -59,31 +58,6 @@ func listedIn(connection []string, name string) bool {
 
 func isParam(name string) bool {
 	return len(name) > len(prefixParam) && strings.EqualFold(name[:len(prefixParam)], prefixParam)
-}
-
-// Protected reports whether a header belongs to the transport, or is computed by Weir: neither config nor a client may set it.
-// An underscore counts as a hyphen, since some servers make no difference.
-func Protected(name string) bool {
-	var buf [64]byte // longer than every name that is compared whole
-	folded := buf[:0]
-	for i := 0; i < len(name) && i < len(buf); i++ {
-		c := name[i]
-		switch {
-		case c == '_':
-			c = '-'
-		case 'A' <= c && c <= 'Z':
-			c += 'a' - 'A'
-		}
-		folded = append(folded, c)
-	}
-	switch string(folded) {
-	case "host", "content-length", "content-type", "content-encoding", "expect", "accept", "accept-encoding", "origin",
-		"forwarded", "cookie", "last-event-id",
-		"connection", "keep-alive", "proxy-connection", "proxy-authenticate", "proxy-authorization", "te", "trailer",
-		"transfer-encoding", "upgrade", "http2-settings":
-		return true
-	}
-	return bytes.HasPrefix(folded, []byte("x-forwarded-")) || bytes.HasPrefix(folded, []byte("mcp-"))
 }
 
 // sessionHeader resolves what the operator adds to every request to a backend.

@@ -21,11 +21,11 @@ func (c *checker) headers(path string, b *headersBlock, r *routes.Backend) {
 		if !c.headerName(at, name) {
 			return false
 		}
-		if first, dup := setBy[fold(name)]; dup {
+		if first, dup := setBy[routes.FoldHeader(name)]; dup {
 			c.fault(at, "%s sets this header already", first)
 			return false
 		}
-		setBy[fold(name)] = at
+		setBy[routes.FoldHeader(name)] = at
 		return !c.protected(at, name)
 	}
 	put := func(name, value string) {
@@ -117,7 +117,7 @@ func (c *checker) headerValue(path, value string) bool {
 
 // notCredential refuses a credential that stands in the file: it would be published.
 func (c *checker) notCredential(path, name, value string) bool {
-	switch fold(name) {
+	switch routes.FoldHeader(name) {
 	case "authorization", "x-api-key":
 		if !secret.HasReference(value) {
 			c.fault(path, "a credential goes to headers.credentials, as a reference: what stands here is published, and Redis holds no credential")
@@ -129,7 +129,7 @@ func (c *checker) notCredential(path, name, value string) bool {
 
 // callersOwn warns of a header of the caller's that is for Weir alone.
 func (c *checker) callersOwn(path, name string) bool {
-	switch fold(name) {
+	switch routes.FoldHeader(name) {
 	case "authorization":
 		c.warn(CodeProtectedHeader, path, "the verified token never travels; nothing is sent. "+
 			"Let callers bring a backend's credential in another header, and name that in forward_caller")
@@ -143,25 +143,9 @@ func (c *checker) callersOwn(path, name string) bool {
 
 // protected warns of a header that config can neither send, replace nor remove: DESIGN § 7 "Headers to a backend".
 func (c *checker) protected(path, name string) bool {
-	if !protectedHeader(name) {
+	if !routes.ProtectedHeader(name) && !routes.TraceHeader(name) {
 		return false
 	}
 	c.warn(CodeProtectedHeader, path, "%s is protected: config can neither set, pass nor remove it", http.CanonicalHeaderKey(name))
 	return true
 }
-
-func protectedHeader(name string) bool {
-	name = fold(name)
-	switch name {
-	case "host", "content-length", "content-type", "content-encoding", "expect", "accept", "accept-encoding", "origin", "forwarded",
-		"connection", "proxy-connection", "keep-alive", "te", "trailer", "transfer-encoding", "upgrade", "proxy-authenticate",
-		"proxy-authorization", "http2-settings", // of one hop: RFC 9110 § 7.6.1
-		"last-event-id", "cookie", "cookie2",
-		"traceparent", "tracestate": // written last, so that config can't forge them
-		return true
-	}
-	return strings.HasPrefix(name, "x-forwarded-") || strings.HasPrefix(name, "mcp-") // the protocol's, today's and to come
-}
-
-// fold is how a backend may read a name: case is nothing, and a CGI-like server takes "_" for "-".
-func fold(name string) string { return strings.ReplaceAll(strings.ToLower(name), "_", "-") }

@@ -66,7 +66,7 @@ func Compile(b *routes.Backend, hasReference func(string) bool) (*Plan, []Proble
 			c.problem("add", name, "the value has characters that no header may carry")
 			continue
 		}
-		a := added{name: http.CanonicalHeaderKey(name), folded: fold(name), value: value, reference: reference}
+		a := added{name: http.CanonicalHeaderKey(name), folded: routes.FoldHeader(name), value: value, reference: reference}
 		if reference && b.Discovered {
 			a.refused = true
 			c.problem("add", name, "a discovered backend may not refer to secrets")
@@ -76,12 +76,12 @@ func Compile(b *routes.Backend, hasReference func(string) bool) (*Plan, []Proble
 	for _, name := range slices.Sorted(maps.Keys(b.ForwardCaller)) {
 		if from := b.ForwardCaller[name]; c.usable("forward_caller", name, from) {
 			c.plan.forward = append(c.plan.forward,
-				forwarded{http.CanonicalHeaderKey(name), fold(name), http.CanonicalHeaderKey(from)})
+				forwarded{http.CanonicalHeaderKey(name), routes.FoldHeader(name), http.CanonicalHeaderKey(from)})
 		}
 	}
 	for _, name := range b.RemoveHeaders {
 		if c.usable("remove", name, "") {
-			c.plan.remove[fold(name)] = true
+			c.plan.remove[routes.FoldHeader(name)] = true
 		}
 	}
 	return c.plan, c.problems
@@ -103,9 +103,9 @@ func (c *compiler) usable(field, name, from string) bool {
 		c.problem(field, name, "not a header name")
 	case from != "" && secretOfCaller(from):
 		c.problem(field, name, fmt.Sprintf("the caller's %s never travels", http.CanonicalHeaderKey(from)))
-	case Protected(name):
+	case protected(name):
 		c.problem(field, name, "the header is protected")
-	case from != "" && Protected(from):
+	case from != "" && protected(from):
 		c.problem(field, name, fmt.Sprintf("the caller's %s is protected", http.CanonicalHeaderKey(from)))
 	default:
 		return true
@@ -174,7 +174,7 @@ func (p *Plan) Header(in Input) (http.Header, error) {
 		}
 	}
 	if len(p.remove) > 0 {
-		maps.DeleteFunc(out, func(name string, _ []string) bool { return p.remove[fold(name)] })
+		maps.DeleteFunc(out, func(name string, _ []string) bool { return p.remove[routes.FoldHeader(name)] })
 	}
 	if parent, state := caller.trace(in.SpanID); parent != "" {
 		put(traceParent, parent)
@@ -203,9 +203,9 @@ const paramPrefix = "Mcp-Param-"
 
 // computed reports whether a backend might take name for one of params.
 func computed(params http.Header, name string) bool {
-	folded := fold(name)
+	folded := routes.FoldHeader(name)
 	for param := range params {
-		if fold(param) == folded {
+		if routes.FoldHeader(param) == folded {
 			return true
 		}
 	}
@@ -215,7 +215,7 @@ func computed(params http.Header, name string) bool {
 // drop deletes every header that a backend might take for the one whose folded name is given.
 func drop(h http.Header, folded string) {
 	for name := range h {
-		if len(name) == len(folded) && fold(name) == folded {
+		if len(name) == len(folded) && routes.FoldHeader(name) == folded {
 			delete(h, name)
 		}
 	}
@@ -232,7 +232,7 @@ func from(h http.Header) callerHeader {
 	for _, line := range h["Connection"] {
 		for name := range strings.SplitSeq(line, ",") {
 			if name = strings.TrimSpace(name); name != "" {
-				c.hop = append(c.hop, fold(name))
+				c.hop = append(c.hop, routes.FoldHeader(name))
 			}
 		}
 	}
@@ -242,7 +242,7 @@ func from(h http.Header) callerHeader {
 // values returns what the client sent under a canonical name, as far as it may travel.
 func (c callerHeader) values(name string) []string {
 	values := c.header[name]
-	if len(values) == 0 || len(c.hop) > 0 && slices.Contains(c.hop, fold(name)) {
+	if len(values) == 0 || len(c.hop) > 0 && slices.Contains(c.hop, routes.FoldHeader(name)) {
 		return nil
 	}
 	if !slices.ContainsFunc(values, c.withheld) {

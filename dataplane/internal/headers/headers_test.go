@@ -238,7 +238,7 @@ func FuzzSmuggling(f *testing.F) {
 					}
 				}
 			default:
-				if !strings.HasPrefix(name, "Mcp-Param-") || fold(name) == "mcp-param-region" || !validName(name) {
+				if !strings.HasPrefix(name, "Mcp-Param-") || routes.FoldHeader(name) == "mcp-param-region" || !validName(name) {
 					t.Errorf("unexpected header %q", name)
 				}
 			}

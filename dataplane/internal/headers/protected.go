@@ -1,40 +1,19 @@
 package headers
 
-import "strings"
+import (
+	"strings"
 
-// fold is how a backend may read a name: case is nothing, and a CGI-like server takes "_" for "-".
-func fold(name string) string {
-	for i := range len(name) {
-		if c := name[i]; c == '_' || 'A' <= c && c <= 'Z' {
-			return strings.ReplaceAll(strings.ToLower(name), "_", "-")
-		}
-	}
-	return name
-}
+	"github.com/weir-mcp/weir/routes"
+)
 
-// Protected reports whether config can neither send, replace nor remove a header.
-func Protected(name string) bool {
-	name = fold(name)
-	switch name {
-	case "host", "content-length", "content-type", "content-encoding", "expect",
-		"accept", "accept-encoding", "origin", "forwarded":
-		return true // the request's own, or what the next hop believes of where it came from
-	case "connection", "proxy-connection", "keep-alive", "te", "trailer", "transfer-encoding", "upgrade",
-		"proxy-authenticate", "proxy-authorization", "http2-settings":
-		return true // of one hop; RFC 9110 § 7.6.1
-	case "last-event-id", "cookie", "cookie2":
-		return true // a client's affair with Weir
-	case traceParentFolded, traceStateFolded:
-		return true // set last, from the caller's own
-	}
-	return strings.HasPrefix(name, "x-forwarded-") || strings.HasPrefix(name, "mcp-") // the protocol's, today's and to come
-}
+// protected reports whether config can neither send, replace nor remove a header.
+func protected(name string) bool { return routes.ProtectedHeader(name) || routes.TraceHeader(name) }
 
 // secretOfCaller reports whether a header of the caller is for Weir alone.
 func secretOfCaller(name string) bool {
-	switch fold(name) {
+	switch routes.FoldHeader(name) {
 	case "authorization", "proxy-authorization", "cookie", "cookie2":
-		return true // checked before Protected, for the better message
+		return true // checked before protected, for the better message
 	}
 	return false
 }

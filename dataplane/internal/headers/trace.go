@@ -6,10 +6,8 @@ import (
 )
 
 const (
-	traceParent       = "Traceparent"
-	traceState        = "Tracestate"
-	traceParentFolded = "traceparent"
-	traceStateFolded  = "tracestate"
+	traceParent = "Traceparent"
+	traceState  = "Tracestate"
 )
 
 // maxTraceState is what W3C Trace Context § 3.3.1.5 asks to propagate at least; a longer one is dropped whole.
