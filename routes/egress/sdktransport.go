@@ -335,6 +335,9 @@ func (s *sdkExchange) keepAnswer(resp *http.Response, limit int64) (*http.Respon
 	s.stream = media == mediaStream
 	s.failed, s.ended = nil, make(chan struct{})
 	resp.Body = &watchedBody{ReadCloser: resp.Body, s: s, left: left, ended: s.ended}
+	if s.stream {
+		resp.Body = newPlainLines(resp.Body)
+	}
 	return resp, nil
 }
 
