@@ -44,7 +44,12 @@ func serveProxy(ctx context.Context, args []string) error {
 	}
 	proxy := httputil.NewSingleHostReverseProxy(&url.URL{Scheme: target.Scheme, Host: target.Host})
 	proxy.Transport = &http.Transport{MaxIdleConns: 0, MaxIdleConnsPerHost: 1024, DisableCompression: true}
-	return serveBackend(ctx, proxy)
+	return serveBackend(ctx, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		// Without it net/http ends the request's body at the first flush of an answer, and the transport, which may not have seen
+		// the body's end yet, then cuts the answer: seen once in some hundred answers of 4 KiB.
+		_ = http.NewResponseController(w).EnableFullDuplex() // HTTP/1 has it
+		proxy.ServeHTTP(w, r)
+	}))
 }
 
 // modernBackend echoes arguments.message of a tools/call whose id is 1, with as little work as can be.
