@@ -94,6 +94,11 @@ func (c client) post(body string, h http.Header) (*answer, error) {
 	if err != nil {
 		return nil, err
 	}
+	return readAnswer(resp)
+}
+
+// readAnswer reads an answer to its end, and closes it.
+func readAnswer(resp *http.Response) (*answer, error) {
 	defer resp.Body.Close()
 	got, err := io.ReadAll(resp.Body)
 	if err != nil {
