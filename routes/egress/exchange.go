@@ -7,7 +7,6 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptrace"
-	"slices"
 	"sync"
 	"time"
 )
@@ -188,35 +187,4 @@ func (b *answerBody) Read(p []byte) (int, error) {
 	n, err := b.ReadCloser.Read(p)
 	b.x.disarm()
 	return n, err
-}
-
-// maxPrealloc bounds what is allocated on the word of a Content-Length alone, in bytes.
-const maxPrealloc = 4 << 20
-
-// readDocument reads a whole body of at most limit bytes. length is the announced one, -1 if none.
-func readDocument(r io.Reader, length, limit int64) ([]byte, error) {
-	if length > limit {
-		return nil, errTooLarge
-	}
-	size := int64(2 << 10)
-	if length >= 0 {
-		size = min(length, maxPrealloc) + 1 // one more, so that the read that finds the end does not grow it
-	}
-	buf := make([]byte, 0, size)
-	for {
-		if len(buf) == cap(buf) {
-			buf = slices.Grow(buf, int(min(int64(len(buf)), limit)+1))
-		}
-		n, err := r.Read(buf[len(buf):cap(buf)])
-		buf = buf[:len(buf)+n]
-		if int64(len(buf)) > limit {
-			return nil, errTooLarge
-		}
-		if err == io.EOF {
-			return buf, nil
-		}
-		if err != nil {
-			return nil, err
-		}
-	}
 }

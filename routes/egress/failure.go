@@ -108,7 +108,7 @@ func (x *exchange) failed(err error) *Failure {
 	switch {
 	case errors.As(cause, &ph):
 		f.Reason, f.Err = ReasonTimeout, ph
-	case errors.Is(err, errTooLarge), errors.Is(err, wire.ErrEventTooLarge):
+	case errors.Is(err, errTooLarge), errors.Is(err, wire.ErrBodyTooLarge), errors.Is(err, wire.ErrEventTooLarge):
 		f.Reason = ReasonTooLarge
 	case cause == errWouldRepeat:
 		f.Reason, f.Err = ReasonReset, cause

@@ -116,7 +116,7 @@ func (r *relayed) next() (Message, error) {
 // document reads a JSON answer whole.
 func (r *relayed) document() (Message, error) {
 	status := r.resp.StatusCode
-	doc, err := readDocument(r.resp.Body, r.resp.ContentLength, r.c.opts.ResponseLimit)
+	doc, err := wire.ReadBody(r.resp.Body, r.resp.ContentLength, r.c.opts.ResponseLimit)
 	if err != nil {
 		return Message{}, r.x.failed(err)
 	}

@@ -1,9 +1,7 @@
 package wire
 
 import (
-	"bytes"
 	"errors"
-	"io"
 	"mime"
 	"net/http"
 	"os"
@@ -36,10 +34,9 @@ func (x *exchange) tooLarge() {
 
 // readBody reads the body whole, at most the limit, in bounded time. Memory follows what has arrived, not what was announced.
 func (x *exchange) readBody() ([]byte, bool) {
-	const first = 64 << 10
 	limit := x.e.o.Limits.Body
 	_ = x.w.rc.SetReadDeadline(time.Now().Add(x.e.o.BodyTimeout)) // not every reader has deadlines
-	body, err := readAll(http.MaxBytesReader(x.w.w, x.r.Body, limit), x.r.ContentLength, first)
+	body, err := ReadBody(http.MaxBytesReader(x.w.w, x.r.Body, limit), x.r.ContentLength, limit)
 	_ = x.w.rc.SetReadDeadline(time.Time{})
 	if err == nil {
 		return body, true
@@ -56,19 +53,6 @@ func (x *exchange) readBody() ([]byte, bool) {
 		x.refuse(http.StatusBadRequest, "body", "Request body could not be read")
 	}
 	return nil, false
-}
-
-func readAll(r io.Reader, announced, first int64) ([]byte, error) {
-	if announced >= 0 && announced <= first {
-		body := make([]byte, announced)
-		if _, err := io.ReadFull(r, body); err != nil {
-			return nil, err
-		}
-		return body, nil
-	}
-	buf := bytes.NewBuffer(make([]byte, 0, first))
-	_, err := buf.ReadFrom(r)
-	return buf.Bytes(), err
 }
 
 // isJSONContent reports whether the body is declared as JSON: UTF-8, not compressed.
