@@ -294,7 +294,7 @@ func (t *sdkTransport) RoundTrip(req *http.Request) (*http.Response, error) {
 
 // keepRefusal reads the body of an error status, for us and for the SDK.
 func (s *sdkExchange) keepRefusal(resp *http.Response, limit int64) (*http.Response, error) {
-	body, err := readDocument(resp.Body, resp.ContentLength, min(limit, maxRefusal))
+	body, err := wire.ReadBody(resp.Body, resp.ContentLength, min(limit, maxRefusal))
 	resp.Body.Close()
 	if err != nil {
 		body = nil // the status alone says enough
