@@ -2,7 +2,6 @@ package e2e
 
 import (
 	"fmt"
-	"io"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -43,22 +42,11 @@ func headersGateway(t *testing.T, version string) (*gateway, *scripted) {
 	return g, b
 }
 
-// send makes a tools/call with more headers, written byte by byte as given: net/http would tidy them up.
+// sendRaw makes a tools/call with more headers, written byte by byte as given: net/http would tidy them up.
 func sendRaw(t *testing.T, c client, params string, more ...string) (status int, header http.Header) {
 	t.Helper()
-	body := c.body("1", "tools/call", params)
 	conn := dial(t, c)
-	var req strings.Builder
-	fmt.Fprintf(&req, "POST /mcp HTTP/1.1\r\nHost: %s\r\nContent-Length: %d\r\n", strings.TrimSuffix(strings.TrimPrefix(c.url, "http://"), "/mcp"), len(body))
-	for name, values := range c.headers("tools/call", params) {
-		fmt.Fprintf(&req, "%s: %s\r\n", name, values[0])
-	}
-	for _, line := range more {
-		req.WriteString(line + "\r\n")
-	}
-	if _, err := io.WriteString(conn, req.String()+"\r\n"+body); err != nil {
-		t.Fatal(err)
-	}
+	sendOn(t, conn, c, params, more...)
 	resp := readResponse(t, conn)
 	defer resp.Body.Close()
 	return resp.StatusCode, resp.Header

@@ -392,3 +392,25 @@ func readResponse(t *testing.T, conn net.Conn) *http.Response {
 	}
 	return resp
 }
+
+// sendOn writes a tools/call on a connection, with more lines in its head.
+func sendOn(t *testing.T, conn net.Conn, c client, params string, more ...string) {
+	t.Helper()
+	body := c.body("1", "tools/call", params)
+	if _, err := io.WriteString(conn, headOf(conn, c, params, len(body), more...)+"\r\n"+body); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// headOf is the head of a tools/call without its blank line.
+func headOf(conn net.Conn, c client, params string, length int, more ...string) string {
+	var head strings.Builder
+	fmt.Fprintf(&head, "POST /mcp HTTP/1.1\r\nHost: %s\r\nContent-Length: %d\r\n", conn.RemoteAddr(), length)
+	for name, values := range c.headers("tools/call", params) {
+		fmt.Fprintf(&head, "%s: %s\r\n", name, values[0])
+	}
+	for _, line := range more {
+		head.WriteString(line + "\r\n")
+	}
+	return head.String()
+}
