@@ -14,12 +14,18 @@ import (
 
 // inEachCell runs a test once per pair of eras, each backend era with a gateway of its own. handle answers the calls.
 func inEachCell(t *testing.T, handle func(w http.ResponseWriter, r *http.Request, m message), test func(t *testing.T, c client, b *scripted)) {
+	inEachCellWith(t, "", handle, func(t *testing.T, _ *gateway, c client, b *scripted) { test(t, c, b) })
+}
+
+// inEachCellWith is inEachCell with a dataplane block, for tests that look at the process too.
+func inEachCellWith(t *testing.T, dataplane string, handle func(w http.ResponseWriter, r *http.Request, m message),
+	test func(t *testing.T, g *gateway, c client, b *scripted)) {
 	for backendEra, backendVersion := range eras {
 		t.Run(backendEra+" backend", func(t *testing.T) {
 			b := newScripted(t, backendVersion, handle)
-			g := startGateway(t, b.yaml("b", ""), "")
+			g := startGateway(t, b.yaml("b", ""), dataplane)
 			for clientEra, version := range eras {
-				t.Run(clientEra+" client", func(t *testing.T) { test(t, g.client(t, "alice", version), b) })
+				t.Run(clientEra+" client", func(t *testing.T) { test(t, g, g.client(t, "alice", version), b) })
 			}
 		})
 	}
