@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/redis/go-redis/v9"
 )
 
 const headersConfig = `, headers: {
@@ -264,5 +265,63 @@ func TestSecretsAreReadOnlyWhereAllowed(t *testing.T) {
 	}
 	if strings.Contains(g.log(), "first-value") || strings.Contains(g.log(), "second-value") {
 		t.Error("the log shows a secret")
+	}
+}
+
+// An installation of two planes: the same mistakes are problems in the admin API and warnings of the check, and Redis never
+// sees a credential.
+func TestHeadersOfAnInstallation(t *testing.T) {
+	t.Parallel()
+	b := newScripted(t, modernVersion, func(w http.ResponseWriter, _ *http.Request, m message) { writeResult(w, m, done("ok")) })
+	secret := file(t, "token", "backend-credential\n")
+	p := newPair(t, b.yaml("b", fmt.Sprintf(headersConfig, secret)), "  acme:\n    backends: [{name: b, prefix: b__}]\n")
+
+	var problems struct {
+		Problems []struct{ Code, Backend, Detail string }
+	}
+	if err := p.admin(http.MethodGet, "/api/v1/problems", &problems); err != nil {
+		t.Fatal(err)
+	}
+	told := 0
+	for _, problem := range problems.Problems {
+		if problem.Code == "protected_header" {
+			told++
+		}
+	}
+	check := launch(t, "weir-controlplane", "config", "check", "--config", p.controlCfg)
+	if code := check.wait(t); code != 0 {
+		t.Errorf("config check: exit status %d, want 0: the plane runs", code)
+	}
+	warned := strings.Count(check.log()+check.out(), "backends.b.headers.")
+	if told != 10 || warned != told {
+		t.Errorf("%d problems and %d warnings of protected headers, want 10: %+v\n%s%s", told, warned, problems, check.log(), check.out())
+	}
+
+	// This dataplane's config allows no secrets: no call without its credential.
+	a, err := p.client(t, 0, "acme", modernVersion).call("1", "tools/call", `{"name":"b__run","arguments":{}}`)
+	if err != nil || reasonOf(a.rpc.Error) != "auth_failed" || len(b.ofMethod("tools/call")) != 0 {
+		t.Errorf("without an allowlist: %+v, %v", a, err)
+	}
+
+	db := redis.NewClient(&redis.Options{Addr: p.redis.Addr()})
+	defer db.Close()
+	if err := db.ConfigSet(t.Context(), "rdbcompression", "no").Err(); err != nil { // so that a dump shows what it holds
+		t.Fatal(err)
+	}
+	found := false
+	for keys := db.Scan(t.Context(), 0, "*", 1000).Iterator(); keys.Next(t.Context()); {
+		dump, err := db.Dump(t.Context(), keys.Val()).Result()
+		if err != nil && err != redis.Nil {
+			t.Fatal(err)
+		}
+		found = found || strings.Contains(dump, "${file:"+secret+"}")
+		for _, credential := range []string{"backend-credential", adminToken} {
+			if strings.Contains(dump, credential) {
+				t.Errorf("the key %s holds a credential", keys.Val())
+			}
+		}
+	}
+	if !found {
+		t.Error("no key holds the reference: the look into Redis saw nothing")
 	}
 }

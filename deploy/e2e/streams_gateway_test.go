@@ -71,8 +71,8 @@ const (
 
 var eras = map[string]string{"modern": modernVersion, "legacy": legacyVersion}
 
-// scripted is a backend of either era made by hand: discovery and handshakes are answered, calls are the test's own. It has one
-// tool "run", one prompt "ask", one resource "test:doc" and one template "test:item/{id}".
+// scripted is a backend of either era made by hand: discovery and handshakes are answered, calls are the test's own. It has the
+// tools "run" and "mirror", one prompt "ask", one resource "test:doc" and one template "test:item/{id}".
 type scripted struct {
 	url     string
 	version string
@@ -173,12 +173,16 @@ func (b *scripted) list(method string) string {
 		more = "}"
 	}
 	return map[string]string{
-		"tools/list":               `{"tools":[{"name":"run","inputSchema":{"type":"object"}}]`,
+		"tools/list":               `{"tools":[{"name":"run","inputSchema":{"type":"object"}},` + mirrorTool + `]`,
 		"prompts/list":             `{"prompts":[{"name":"ask"}]`,
 		"resources/list":           `{"resources":[{"uri":"test:doc","name":"doc"}]`,
 		"resources/templates/list": `{"resourceTemplates":[{"uriTemplate":"test:item/{id}","name":"item"}]`,
 	}[method] + more
 }
+
+// mirrorTool mirrors two arguments into headers.
+const mirrorTool = `{"name":"mirror","inputSchema":{"type":"object","properties":{"region":{"type":"string","x-mcp-header":"Region"},` +
+	`"deep":{"type":"object","properties":{"count":{"type":"integer","x-mcp-header":"Count"}}}}}}`
 
 // all returns the messages that keep says yes to.
 func (b *scripted) all(keep func(message) bool) []message {
