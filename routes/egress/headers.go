@@ -1,6 +1,7 @@
 package egress
 
 import (
+	"maps"
 	"net/http"
 	"net/textproto"
 	"strings"
@@ -60,20 +61,25 @@ func isParam(name string) bool {
 	return len(name) > len(prefixParam) && strings.EqualFold(name[:len(prefixParam)], prefixParam)
 }
 
-// sessionHeader resolves what the operator adds to every request to a backend.
-func (c *Client) sessionHeader(b *routes.Backend) (http.Header, error) {
+// Header resolves what the operator adds to every request to a backend, for a Call that the plane makes without a caller's own
+// headers: AddHeaders less RemoveHeaders. A discovered backend's config is not the operator's: a reference in it is an error.
+func (c *Client) Header(b *routes.Backend) (http.Header, error) {
 	h := make(http.Header, len(b.AddHeaders))
 	for name, ref := range b.AddHeaders {
 		v := string(ref)
-		if c.opts.Expand != nil {
+		if strings.Contains(v, "${") {
+			if c.opts.Expand == nil || b.Discovered {
+				return nil, errNoSecrets
+			}
 			var err error
 			if v, err = c.opts.Expand(v); err != nil {
 				return nil, err
 			}
-		} else if strings.Contains(v, "${") {
-			return nil, errNoSecrets
 		}
 		h.Set(name, v)
+	}
+	for _, remove := range b.RemoveHeaders {
+		maps.DeleteFunc(h, func(name string, _ []string) bool { return routes.FoldHeader(name) == routes.FoldHeader(remove) })
 	}
 	return h, nil
 }

@@ -37,12 +37,9 @@ type Session struct {
 // backend refuses server/discover or a legacy one initialize.
 // Source: MCP 2026-07-28, basic/versioning and basic/transports/streamable-http (Backward Compatibility).
 func (c *Client) Open(ctx context.Context, id routes.BackendID, b *routes.Backend, preferred string) (*Session, error) {
-	header, err := c.sessionHeader(b)
+	header, err := c.Header(b)
 	if err != nil {
 		return nil, &Failure{Reason: ReasonAuthFailed, Err: err}
-	}
-	for _, name := range b.RemoveHeaders {
-		header.Del(name)
 	}
 	s := &Session{c: c, id: id, backend: *b, header: header}
 	version := wire.LatestModern

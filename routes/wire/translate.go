@@ -7,8 +7,8 @@ import (
 )
 
 // RequestFor translates a client's request for a backend that speaks backendVersion, and returns the params to send: the
-// name that the backend knows a tool or prompt by is put in (URIs and task ids are never rewritten), and _meta is brought
-// to the backend's era. Everything else stays byte for byte.
+// name that the backend knows a tool or prompt by is put in, for completion/complete into its ref (URIs and task ids are never
+// rewritten), and _meta is brought to the backend's era. Everything else stays byte for byte.
 //
 //	modern → modern: as sent; a version that the backend did not negotiate is replaced
 //	modern → legacy: what 2026-07-28 put into _meta is dropped, progressToken and foreign members stay
@@ -20,6 +20,8 @@ func RequestFor(r *Request, backendVersion, upstream string) (Object, *Error) {
 		if name, ok := params.Text(field); ok && name != upstream {
 			params = params.With(field, Quote(upstream))
 		}
+	} else if r.Method == "completion/complete" {
+		params = withReference(params, upstream)
 	}
 	modern := EraOf(backendVersion) == Modern
 	switch {
@@ -52,7 +54,8 @@ func RequestFor(r *Request, backendVersion, upstream string) (Object, *Error) {
 
 // ResultFor translates a backend's raw result for the client's era, everything else byte for byte. A modern client gets
 // resultType from a legacy backend too, and ttlMs and cacheScope where the schema wants them. What the client's era can't
-// carry (input_required, a task) is an error with reason needs_modern_client or needs_legacy_client.
+// carry (input_required, a task) is an error with reason needs_modern_client or needs_legacy_client; a structuredContent that is
+// no object is left out for a legacy client.
 // Source: MCP 2026-07-28, basic/index (ResultType), server/utilities/caching.
 func ResultFor(client Era, backendVersion, method string, result json.RawMessage) (json.RawMessage, *Error) {
 	backend := EraOf(backendVersion)
@@ -67,12 +70,29 @@ func ResultFor(client Era, backendVersion, method string, result json.RawMessage
 		if scan.ResultType != "" && scan.ResultType != "complete" {
 			return nil, Internal(ReasonNeedsModernClient, "")
 		}
+		if method == "tools/call" {
+			result = objectContent(result)
+		}
 		return result, nil
 	}
 	if method == "tools/call" && isObject(scan.Task) && !scan.content {
 		return nil, Internal(ReasonNeedsLegacyClient, "")
 	}
 	return completeResult(result, method, scan.ResultType == "")
+}
+
+// objectContent leaves out of a tool's result a structuredContent that is no object: the schema of 2025-11-25 knows none, and strict
+// clients would refuse the whole answer. The backend was asked to say the same in content (decision 42).
+// Source: MCP 2026-07-28, server/tools (Structured Content).
+func objectContent(result json.RawMessage) json.RawMessage {
+	if !bytes.Contains(result, []byte(`"structuredContent"`)) {
+		return result
+	}
+	have := objectOf(result)
+	if raw, ok := have.Get("structuredContent"); !ok || isObject(raw) {
+		return result
+	}
+	return have.Without("structuredContent").Append(nil)
 }
 
 // completeResult adds what a modern result must have and this one lacks.
