@@ -1,10 +1,13 @@
 package routes
 
 import (
+	"bytes"
 	"crypto/sha256"
 	"encoding/binary"
 	"encoding/hex"
+	"errors"
 	"fmt"
+	"io"
 
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
@@ -73,6 +76,19 @@ func DecodeList(doc []byte) (*HostList, error) {
 		return nil, fmt.Errorf("decode list: %w", err)
 	}
 	return l, nil
+}
+
+// CheckRaw reports why a raw JSON value can't be a member of a document: it is no JSON, has a duplicate key at any depth, is
+// not UTF-8, or something follows it.
+func CheckRaw(raw []byte) error {
+	dec := jsontext.NewDecoder(bytes.NewReader(raw))
+	if _, err := dec.ReadValue(); err != nil {
+		return err
+	}
+	if _, err := dec.ReadToken(); !errors.Is(err, io.EOF) {
+		return errors.New("text after the value")
+	}
+	return nil
 }
 
 // Digest is a fingerprint of parts: 32 hex digits, the first half of the SHA-256 over every part with its length before it.

@@ -111,6 +111,15 @@ func TestItems(t *testing.T) {
 			{Name: "ok", Reject: "listed before: the first of this name counts"},
 			{Name: "noschema"}, // the one before does not count
 		}},
+		"what is not strict JSON is left out alone": {Tools, []string{
+			`{"name":"twice","inputSchema":{"type":"object","properties":{"a":{"type":"string","type":"number"}}}}`,
+			`{"name":"bytes","description":"` + "\xff" + `","inputSchema":{}}`,
+			`{"name":"good","inputSchema":{}}`,
+		}, []Item{
+			{Name: "twice", Reject: `not strict JSON: jsontext: duplicate object member name "type" within "/inputSchema/properties/a"`},
+			{Name: "bytes", Reject: `not strict JSON: jsontext: invalid UTF-8 within "/description" after offset 31`},
+			{Name: "good"},
+		}},
 		"prompts need no schema": {Prompts, []string{`{"name":"p"}`}, []Item{{Name: "p"}}},
 		"resources go by their URI": {Resources, []string{`{"name":"n","uri":"file:///a"}`, `{"name":"n"}`},
 			[]Item{{Name: "file:///a"}, {Reject: "uri is missing or not a string"}}},

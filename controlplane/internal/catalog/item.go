@@ -32,6 +32,9 @@ func (k Kind) key() string { return [...]string{"name", "name", "uri", "uriTempl
 // maxName bounds what an item is called by, in bytes; URIs may have as many.
 const maxName = 2 << 10
 
+// maxReason bounds what a reason quotes of an item, in bytes.
+const maxReason = 256
+
 // Check looks at an item beyond what this package knows: it returns why the item must not be published (empty: it may), and
 // whether it has x-mcp-header annotations. It is given the item's bytes and, of a tool, its input schema.
 type Check func(raw, inputSchema json.RawMessage) (reject string, annotated bool)
@@ -69,6 +72,11 @@ func item(k Kind, raw json.RawMessage, check Check) Item {
 		it.Name, it.Reject = cut(it.Name, 64), fmt.Sprintf("%s has %d bytes; at most %d are served", k.key(), len(it.Name), maxName)
 		return it
 	}
+	// Decoders disagree on what two keys of one name mean; and one such item must not keep a whole host from being published.
+	if err := routes.CheckRaw(raw); err != nil {
+		it.Reject = "not strict JSON: " + cut(err.Error(), min(len(err.Error()), maxReason))
+		return it
+	}
 	schema := members["inputSchema"]
 	if k == Tools && !isObject(schema) {
 		it.Reject = "inputSchema is missing or not an object"
@@ -87,7 +95,7 @@ func isObject(raw json.RawMessage) bool {
 
 // cut shortens s to at most n bytes, without cutting a character in two.
 func cut(s string, n int) string {
-	for n > 0 && !utf8.RuneStart(s[n]) {
+	for n > 0 && n < len(s) && !utf8.RuneStart(s[n]) {
 		n--
 	}
 	return s[:n]
