@@ -22,13 +22,14 @@ import (
 type gateway struct {
 	*process
 	keyFile string
+	tokens  map[string]string // by subject; of the test's own goroutine
 }
 
 // startGateway runs one. backends is the YAML of that key, indented by two; all of them stand behind the host "default", each
 // with its name and "__" as the prefix. dataplane is the YAML of the dataplane block, indented by two; it may be empty.
 func startGateway(t *testing.T, backends, dataplane string) *gateway {
 	t.Helper()
-	g := &gateway{}
+	g := &gateway{tokens: map[string]string{}}
 	var public string
 	g.keyFile, public = keyPair(t)
 	var members []string
@@ -55,12 +56,15 @@ dataplane:
 // client speaks for one subject.
 func (g *gateway) client(t *testing.T, subject, version string) client {
 	t.Helper()
-	out, err := exec.Command(filepath.Join(bin, "weir-controlplane"), "token", "mint", "--key-file", g.keyFile, "--alg", "ES256",
-		"--issuer", "https://idp.test", "--audience", "weir", "--subject", subject, "--virtual-host", "default").Output()
-	if err != nil {
-		t.Fatalf("token mint: %v", err)
+	if g.tokens[subject] == "" {
+		out, err := exec.Command(filepath.Join(bin, "weir-controlplane"), "token", "mint", "--key-file", g.keyFile, "--alg", "ES256",
+			"--issuer", "https://idp.test", "--audience", "weir", "--subject", subject, "--virtual-host", "default").Output()
+		if err != nil {
+			t.Fatalf("token mint: %v", err)
+		}
+		g.tokens[subject] = strings.TrimSpace(string(out))
 	}
-	return client{url: g.url(), token: strings.TrimSpace(string(out)), version: version}
+	return client{url: g.url(), token: g.tokens[subject], version: version}
 }
 
 // The versions of the two eras, and the names of the tests' cells.

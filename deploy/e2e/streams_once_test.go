@@ -22,20 +22,20 @@ type cutter struct {
 	// cut says after how many bytes of a request its connection is closed, without an answer; -1: never. It is asked before a byte
 	// of the request has come, unless late is set, with the number of requests that the connection has had.
 	cut  atomic.Pointer[func(served int) int]
-	late bool // not changed once connections come
+	late bool
 
 	conns   atomic.Int64 // accepted
 	begun   atomic.Int64 // requests that were cut after at least one byte had arrived
 	longest atomic.Int64 // bytes of the longest tools/call
 }
 
-func newCutter(t *testing.T, version string) *cutter {
+func newCutter(t *testing.T, version string, late bool) *cutter {
 	t.Helper()
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
-	c := &cutter{url: "http://" + ln.Addr().String() + "/mcp"}
+	c := &cutter{url: "http://" + ln.Addr().String() + "/mcp", late: late}
 	c.backend = &scripted{version: version, handle: func(w http.ResponseWriter, _ *http.Request, m message) { writeResult(w, m, done("ok")) }}
 	c.plan(func(int) int { return -1 })
 	var wg sync.WaitGroup
@@ -135,7 +135,7 @@ const (
 // told that it may have run.
 func TestACallCutAtEachByteIsSentOnce(t *testing.T) {
 	t.Parallel()
-	b := newCutter(t, modernVersion)
+	b := newCutter(t, modernVersion, false)
 	g := startGateway(t, fmt.Sprintf("  b: {url: %q}\n", b.url), "")
 	c := g.client(t, "alice", modernVersion)
 	b.plan(func(served int) int { return -1 + min(served, 1) }) // one request a connection
@@ -171,8 +171,7 @@ func TestACallCutAtEachByteIsSentOnce(t *testing.T) {
 // The same on a connection that has served a handshake: a pooled one, where net/http would like to try again.
 func TestALegacyCallCutOnAPooledConnectionIsSentOnce(t *testing.T) {
 	t.Parallel()
-	b := newCutter(t, legacyVersion)
-	b.late = true
+	b := newCutter(t, legacyVersion, true)
 	g := startGateway(t, fmt.Sprintf("  b: {url: %q}\n", b.url), "")
 	c := g.client(t, "alice", legacyVersion)
 	c.must(t, "tools/call", fmt.Sprintf(onceParams, "whole"))
@@ -217,7 +216,7 @@ func TestCallsOnDyingConnectionsRunOnceAtMost(t *testing.T) {
 		"with an Idempotency-Key, at once": {", headers: {passthrough: [Idempotency-Key, X-Idempotency-Key]}", func(served int) int { return dieSoon(served) }},
 	} {
 		t.Run(name, func(t *testing.T) {
-			b := newCutter(t, modernVersion)
+			b := newCutter(t, modernVersion, false)
 			g := startGateway(t, fmt.Sprintf("  b: {url: %q%s}\n", b.url, tt.headers), "")
 			c := g.client(t, "alice", modernVersion)
 			b.plan(tt.cut)
