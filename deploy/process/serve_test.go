@@ -2,11 +2,12 @@ package process
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
-	"fmt"
 	"io"
 	"net"
 	"net/http"
+	"path/filepath"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -138,10 +139,20 @@ func TestServeEndsWhenKeptConnectionsAreIdleLongEnough(t *testing.T) {
 
 // Whoever got a connection gets an answer: a listener that closes resets nobody.
 func TestServeAnswersEveryConnectionThatWasOpened(t *testing.T) {
-	for round := range 3 {
-		t.Run(fmt.Sprint("round ", round), func(t *testing.T) {
+	dir := t.TempDir()
+	secure := ListenTLS{CertFile: filepath.Join(dir, "cert.pem"), KeyFile: filepath.Join(dir, "key.pem")}
+	trust := &tls.Config{RootCAs: writeCert(t, secure, 1)}
+	for name, tt := range map[string]struct {
+		listen ListenTLS
+		dial   func(addr string) (net.Conn, error)
+	}{
+		"plain":            {ListenTLS{}, func(addr string) (net.Conn, error) { return net.Dial("tcp", addr) }},
+		"plain, once more": {ListenTLS{}, func(addr string) (net.Conn, error) { return net.Dial("tcp", addr) }},
+		"TLS":              {secure, func(addr string) (net.Conn, error) { return tls.Dial("tcp", addr, trust) }},
+	} {
+		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			ln, err := Listen("127.0.0.1:0", ListenTLS{})
+			ln, err := Listen("127.0.0.1:0", tt.listen)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -158,7 +169,7 @@ func TestServeAnswersEveryConnectionThatWasOpened(t *testing.T) {
 			for range 8 {
 				callers.Go(func() {
 					for {
-						conn, err := net.Dial("tcp", ln.Addr().String())
+						conn, err := tt.dial(ln.Addr().String())
 						if err != nil {
 							if !errors.Is(err, syscall.ECONNREFUSED) {
 								t.Errorf("dial: %v", err)
@@ -179,6 +190,7 @@ func TestServeAnswersEveryConnectionThatWasOpened(t *testing.T) {
 				})
 			}
 			callers.Wait()
+			stop() // they may all have failed
 			if err := <-done; err != nil {
 				t.Errorf("Serve: %v", err)
 			}
