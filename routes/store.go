@@ -17,6 +17,8 @@ var (
 	ErrUnknownHost = errors.New("unknown virtual host")
 	// ErrNotPublished: the host is absent, but the leader has not yet said that it published everything.
 	ErrNotPublished = errors.New("nothing published yet")
+	// ErrConflict: something else was decided since the decision was read; nothing was written.
+	ErrConflict = errors.New("decided otherwise meanwhile")
 	// ErrUnavailable: the store could not be reached in time.
 	ErrUnavailable = errors.New("store unavailable")
 	// ErrNoRoute: Lookup found nothing by that name.
@@ -77,6 +79,19 @@ type HostChange struct {
 	Digest   string
 	Document []byte
 	List     []byte
+	// Archive is what the history keeps of this revision, opaque to the store; nil: the history does not tell of it.
+	Archive []byte
+}
+
+// HistoryLength is how many revisions of a host a store keeps, the present one included.
+const HistoryLength = 20
+
+// Revision is one entry of a host's history.
+type Revision struct {
+	Version Version
+	Time    time.Time // when it was published, by the store's clock; to the millisecond
+	Digest  string
+	Archive []byte
 }
 
 // HostRecord is one host as a reader finds it.
@@ -105,6 +120,8 @@ type Event struct {
 	Host    HostID
 	Version Version
 	Removed bool
+	// Decision is set when operators decided something, or took a decision back.
+	Decision bool
 	// Revocation is set when the set of revocations changed.
 	Revocation bool
 }

@@ -45,8 +45,8 @@ func commands() []command {
 	}
 	add("", "auth", "hello", "ping", "select", "command", "cluster|slots", "cluster|shards",
 		"readonly", "asking", "multi", "exec", "evalsha", "eval", "time")
-	add("", "get", "mget", "hget", "hmget", "hgetall", "hexists", "xread", "xrevrange", "zrange")
-	add(RoleControlPlane, "set", "del", "hset", "hdel", "hincrby", "pexpire", "xadd")
+	add("", "get", "mget", "hget", "hmget", "hgetall", "hexists", "xread", "xrevrange", "zrange", "lrange")
+	add(RoleControlPlane, "set", "del", "hset", "hdel", "hincrby", "pexpire", "xadd", "lpush", "ltrim")
 	add(RoleDataplane, "set", "zadd", "zremrangebyscore", "pexpireat")
 	return all
 }

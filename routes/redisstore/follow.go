@@ -173,6 +173,8 @@ func (at *cursor) take(entries []redis.XMessage) []routes.Event {
 		switch entry.Values["kind"] { // those of a later version count in the sequence only
 		case "host":
 			events = append(events, hostEvent(entry.Values, incarnation))
+		case "decision":
+			events = append(events, routes.Event{Decision: true})
 		case "revocation":
 			events = append(events, routes.Event{Revocation: true})
 		}

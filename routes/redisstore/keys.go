@@ -52,10 +52,16 @@ func Keys() []Key {
 			"the routing table of a host, JSON"},
 		{tagRoutes + "list:<host>", "string", "none", RoleControlPlane,
 			"what the host's lists contain, JSON"},
+		{tagRoutes + "history:<host>", "list", "none; 20 entries", RoleControlPlane,
+			"the latest revisions of a host, newest first: incarnation, epoch, revision, Unix milliseconds, digest, then its compressed table and list"},
 		{tagRoutes + "catalogs", "hash", "none", RoleControlPlane,
 			"backend → digest of its catalog"},
 		{tagRoutes + "catalog:<backend>", "string", "none", RoleControlPlane,
 			"the catalog of a backend, JSON"},
+		{tagRoutes + "decisions", "hash", "none", RoleControlPlane,
+			"subject (pins/<backend>, hold/<host>) → digest of what was decided of it"},
+		{tagRoutes + "decision:<subject>", "string", "none", RoleControlPlane,
+			"what was decided: approved tool definitions, or the revision that a host is held at, JSON"},
 		{tagRoutes + "changes", "stream", "none; about 10,000 entries", RoleControlPlane,
 			"one entry a change: kind, incarnation, sequence, host, epoch, revision, removed"},
 		{tagStatus + "dataplanes", "zset", "that of its longest member", RoleDataplane,
@@ -79,6 +85,14 @@ func (k keyspace) host(id routes.HostID) string { return k.prefix + tagRoutes + 
 func (k keyspace) list(id routes.HostID) string { return k.prefix + tagRoutes + "list:" + string(id) }
 func (k keyspace) catalog(id routes.BackendID) string {
 	return k.prefix + tagRoutes + "catalog:" + string(id)
+}
+
+func (k keyspace) history(id routes.HostID) string {
+	return k.prefix + tagRoutes + "history:" + string(id)
+}
+func (k keyspace) decisions() string { return k.prefix + tagRoutes + "decisions" }
+func (k keyspace) decision(subject string) string {
+	return k.prefix + tagRoutes + "decision:" + subject
 }
 
 func (k keyspace) statuses() string { return k.prefix + tagStatus + "dataplanes" }

@@ -110,10 +110,16 @@ func fill(t *testing.T, client redis.UniversalClient) {
 	must(err)
 	must(w.Publish(ctx, l, routes.Batch{
 		Catalogs: []routes.CatalogChange{{Backend: "b", Digest: "d", Document: []byte("{}")}},
-		Hosts:    []routes.HostChange{routestest.Host("a").Tool("x", "b", "x").Change(t, l, 1), routestest.Removal("c", 1)},
+		Hosts:    []routes.HostChange{archived(routestest.Host("a").Tool("x", "b", "x").Change(t, l, 1)), routestest.Removal("c", 1)},
 	}))
+	must(w.Decide(ctx, "pins/b", "", []byte("{}")))
 	must(w.MarkComplete(ctx, l))
 	must(r.PutStatus(ctx, "d", []byte("{}"), time.Minute))
+}
+
+func archived(h routes.HostChange) routes.HostChange {
+	h.Archive = []byte("archive")
+	return h
 }
 
 func find(name string) (Key, bool) {
@@ -127,7 +133,8 @@ func find(name string) (Key, bool) {
 
 func TestAllKeysOfATagShareASlot(t *testing.T) {
 	k := keyspace{DefaultPrefix}
-	for _, key := range []string{k.fence(), k.lease(), k.index(), k.catalogs(), k.changes(), k.host("{x}"), k.list("}{"), k.catalog("{}")} {
+	for _, key := range []string{k.fence(), k.lease(), k.index(), k.catalogs(), k.changes(), k.host("{x}"), k.list("}{"), k.catalog("{}"),
+		k.history("}"), k.decisions(), k.decision("{x}")} {
 		if tag := key[strings.IndexByte(key, '{')+1 : strings.IndexByte(key, '}')]; tag != "routes" {
 			t.Errorf("%q has the tag %q, want routes", key, tag)
 		}

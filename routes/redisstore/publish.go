@@ -35,7 +35,7 @@ func (w *Writer) Publish(ctx context.Context, l routes.Lease, b routes.Batch) er
 
 func (w *Writer) publish(ctx context.Context, l routes.Lease, b routes.Batch) error {
 	keys := append(w.guardKeys(), w.keys.index(), w.keys.catalogs(), w.keys.changes())
-	args := append(w.guardArgs(l), streamLength, len(b.Catalogs), len(b.Hosts))
+	args := append(w.guardArgs(l), streamLength, len(b.Catalogs), len(b.Hosts), routes.HistoryLength)
 	size := 0
 	for _, c := range b.Catalogs {
 		keys = append(keys, w.keys.catalog(c.Backend))
@@ -43,9 +43,9 @@ func (w *Writer) publish(ctx context.Context, l routes.Lease, b routes.Batch) er
 		size += len(c.Document)
 	}
 	for _, h := range b.Hosts {
-		keys = append(keys, w.keys.host(h.ID), w.keys.list(h.ID))
-		args = append(args, string(h.ID), h.Revision, h.Digest, flag(h.Document == nil), h.Document, h.List)
-		size += len(h.Document) + len(h.List)
+		keys = append(keys, w.keys.host(h.ID), w.keys.list(h.ID), w.keys.history(h.ID))
+		args = append(args, string(h.ID), h.Revision, h.Digest, flag(h.Document == nil), h.Document, h.List, h.Archive)
+		size += len(h.Document) + len(h.List) + len(h.Archive)
 	}
 	// A single document may be larger than a call should be; then it gets more time in proportion.
 	timeout := w.gate.timeout * time.Duration(1+size/(2*maxBytes))
@@ -82,7 +82,7 @@ func split(b routes.Batch) []routes.Batch {
 		call.Catalogs = append(call.Catalogs, c)
 	}
 	for _, h := range b.Hosts {
-		call := next(len(h.Document) + len(h.List))
+		call := next(len(h.Document) + len(h.List) + len(h.Archive))
 		call.Hosts = append(call.Hosts, h)
 	}
 	return calls

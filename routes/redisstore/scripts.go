@@ -102,15 +102,18 @@ return {'OK', sequence}
 
 // publishScript writes changes, all of them or none.
 //
-// After the guard's, KEYS 3 index, 4 catalogs, 5 changes, then one key a catalog, then two a host (its table, its list). ARGV 5
-// length of the stream, 6 number of catalogs, 7 number of hosts; then a catalog: id, digest, kept (0: remove it), document;
-// then a host: id, revision, digest, removed (0 or 1), table, list.
+// After the guard's, KEYS 3 index, 4 catalogs, 5 changes, then one key a catalog, then three a host (its table, its list, its
+// history). ARGV 5 length of the stream, 6 number of catalogs, 7 number of hosts, 8 length of a history; then a catalog: id,
+// digest, kept (0: remove it), document; then a host: id, revision, digest, removed (0 or 1), table, list, what the history
+// keeps (empty: nothing).
 var publishScript = redis.NewScript(luaGuard + luaReleased + `
 local catalogs, hosts = tonumber(ARGV[6]), tonumber(ARGV[7])
-local first = 8 + 4 * catalogs
+local first = 9 + 4 * catalogs
+local now = redis.call('TIME')
+local ms = string.format('%.0f', tonumber(now[1]) * 1000 + math.floor(tonumber(now[2]) / 1000))
 local repeated = {}
 for i = 0, hosts - 1 do
-  local a = first + 6 * i
+  local a = first + 7 * i
   local line = redis.call('HGET', KEYS[3], ARGV[a])
   if line then
     local inc, ep, rev, removed, digest = string.match(line, '^(%S+) (%d+) (%d+) %d+ ([01]) (.*)$')
@@ -125,7 +128,7 @@ for i = 0, hosts - 1 do
   end
 end
 for i = 0, catalogs - 1 do
-  local a = 8 + 4 * i
+  local a = 9 + 4 * i
   if ARGV[a + 2] == '0' then
     redis.call('DEL', KEYS[6 + i])
     redis.call('HDEL', KEYS[4], ARGV[a])
@@ -136,13 +139,18 @@ for i = 0, catalogs - 1 do
 end
 for i = 0, hosts - 1 do
   if not repeated[i] then
-    local a, k = first + 6 * i, 6 + catalogs + 2 * i
+    local a, k = first + 7 * i, 6 + catalogs + 3 * i
     local removed = ARGV[a + 3]
     if removed == '1' then
-      redis.call('DEL', KEYS[k], KEYS[k + 1])
+      redis.call('DEL', KEYS[k], KEYS[k + 1], KEYS[k + 2])
     else
       redis.call('SET', KEYS[k], ARGV[a + 4])
       redis.call('SET', KEYS[k + 1], ARGV[a + 5])
+      if ARGV[a + 6] ~= '' then
+        redis.call('LPUSH', KEYS[k + 2],
+          table.concat({ARGV[1], ARGV[2], ARGV[a + 1], ms, ARGV[a + 2]}, ' ') .. '\n' .. ARGV[a + 6])
+        redis.call('LTRIM', KEYS[k + 2], 0, tonumber(ARGV[8]) - 1)
+      end
     end
     sequence = string.format('%.0f', redis.call('HINCRBY', KEYS[1], 'sequence', 1))
     redis.call('HSET', KEYS[3], ARGV[a],
@@ -153,6 +161,31 @@ for i = 0, hosts - 1 do
   end
 end
 return {'OK', sequence}
+`)
+
+// decideScript stores or takes back a decision, if what stands is what the decider read. It needs no lease: operators decide
+// on any control plane.
+//
+// KEYS 1 fence, 2 decisions, 3 the decision, 4 changes; ARGV 1 subject, 2 digest of what was read (empty: nothing), 3 digest of
+// the decision (empty: take it back), 4 document, 5 length of the stream.
+var decideScript = redis.NewScript(`
+local stands = redis.call('HGET', KEYS[2], ARGV[1]) or ''
+if stands == ARGV[3] then return {'OK'} end
+if stands ~= ARGV[2] then return {'CONFLICT'} end
+if ARGV[3] == '' then
+  redis.call('DEL', KEYS[3])
+  redis.call('HDEL', KEYS[2], ARGV[1])
+else
+  redis.call('SET', KEYS[3], ARGV[4])
+  redis.call('HSET', KEYS[2], ARGV[1], ARGV[3])
+end
+local incarnation = redis.call('HGET', KEYS[1], 'incarnation')
+if incarnation then
+  local sequence = string.format('%.0f', redis.call('HINCRBY', KEYS[1], 'sequence', 1))
+  redis.call('XADD', KEYS[4], 'MAXLEN', '~', ARGV[5], '*',
+    'kind', 'decision', 'incarnation', incarnation, 'sequence', sequence)
+end
+return {'OK'}
 `)
 
 // statusScript stores what a dataplane says of itself and forgets the ones that fell silent.

@@ -63,6 +63,7 @@ type StatusBoard interface {
 type Writer interface {
 	Leaser
 	Publisher
+	Decider
 }
 
 // Reader is what everybody needs of a store.
@@ -72,6 +73,7 @@ type Reader interface {
 	CatalogReader
 	Follower
 	StatusBoard
+	Rememberer
 }
 
 // Fixture is one empty store, as Contract sees it.
@@ -94,7 +96,7 @@ const (
 
 // Contract runs the suite that every store passes; open returns an empty store each time.
 func Contract(t *testing.T, open func(t *testing.T) Fixture) {
-	groups := []map[string]func(*testing.T, *bench){leaseCases(), publishCases(), readCases(), followCases()}
+	groups := []map[string]func(*testing.T, *bench){leaseCases(), publishCases(), readCases(), followCases(), decideCases()}
 	for _, cases := range groups {
 		for name, run := range cases {
 			t.Run(name, func(t *testing.T) { run(t, newBench(t, open(t))) })

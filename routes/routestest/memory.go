@@ -39,6 +39,8 @@ type memoryData struct {
 	lists           map[routes.HostID][]byte
 	catalogs        map[routes.BackendID]routes.CatalogChange
 	statuses        map[string]memoryStatus
+	history         map[routes.HostID][]routes.Revision
+	decisions       map[string][]byte
 	stream          []memoryChange
 }
 
@@ -62,6 +64,7 @@ func newMemoryData() *memoryData {
 		hosts:    map[routes.HostID]routes.HostRecord{},
 		lists:    map[routes.HostID][]byte{},
 		catalogs: map[routes.BackendID]routes.CatalogChange{},
+		history:  map[routes.HostID][]routes.Revision{}, decisions: map[string][]byte{},
 		statuses: map[string]memoryStatus{},
 	}
 }
@@ -252,6 +255,7 @@ func (d *memoryData) put(l routes.Lease, h routes.HostChange) {
 	if h.Document != nil {
 		d.lists[h.ID] = bytes.Clone(h.List)
 	}
+	d.remember(v, h)
 	d.stream = append(d.stream, memoryChange{d.sequence, routes.Event{Host: h.ID, Version: v, Removed: h.Document == nil}})
 	if len(d.stream) > memoryStream {
 		d.stream = d.stream[len(d.stream)-memoryStream:]
