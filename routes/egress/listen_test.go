@@ -139,7 +139,9 @@ func TestListenIsRefused(t *testing.T) {
 		want    func(error) bool
 	}{
 		"a modern backend without the method": {
-			server:  http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { echoID(w, r, 404, `"error":{"code":-32601,"message":"no"}`) }),
+			server: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				echoID(w, r, 404, `"error":{"code":-32601,"message":"no"}`)
+			}),
 			version: "2026-07-28", want: func(err error) bool { return errors.Is(err, ErrNoStream) },
 		},
 		"a modern backend that ends at once": {

@@ -131,7 +131,7 @@ func (d *Discoverer) Configure(dc config.Discovery, backends []config.Backend) {
 		delete(gone, b.ID)
 		w := d.watchers[b.ID]
 		if w == nil {
-			w = &watcher{d: d, id: b.ID, poke: make(chan struct{}, 1), gone: make(chan struct{}), catalog: d.seeds[b.ID]}
+			w = &watcher{d: d, id: b.ID, poke: make(chan struct{}, 1), gone: make(chan struct{}), news: make(chan struct{}, 1), catalog: d.seeds[b.ID]}
 			delete(d.seeds, b.ID)
 			d.watchers[b.ID] = w
 			if w.catalog != nil {
@@ -147,6 +147,7 @@ func (d *Discoverer) Configure(dc config.Discovery, backends []config.Backend) {
 			w.route = b.Route
 			w.probed = "" // what was found out of its handshake was found of another backend
 			w.refresh()
+			w.tidings()
 		}
 	}
 	for id, w := range gone {

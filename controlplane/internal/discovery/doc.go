@@ -6,6 +6,6 @@
 // of their own, so that however many of them hang, the others are looked at in time. A list that failed is not an empty list:
 // package catalog merges what a round found with what was known.
 //
-// Listening for list changes (subscriptions/listen, and a legacy backend's GET stream) will end in Refresh, as an operator's
-// request does: it belongs into watcher.run, beside the timer.
+// Beside the timer, a backend that declares it is listened to (subscriptions/listen, or the standalone stream of a session of a
+// legacy one): what it announces makes a round due, as an operator's request does.
 package discovery

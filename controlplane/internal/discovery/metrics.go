@@ -16,6 +16,8 @@ type metrics struct {
 	items   *prometheus.GaugeVec
 	stale   *prometheus.GaugeVec
 	seconds *prometheus.HistogramVec
+
+	listening *prometheus.GaugeVec
 }
 
 func newMetrics(reg prometheus.Registerer) (*metrics, error) {
@@ -32,6 +34,10 @@ func newMetrics(reg prometheus.Registerer) (*metrics, error) {
 			Name: "weir_discovery_stale",
 			Help: "1 if the list could not be read the last time, so that the last good one is served.",
 		}, []string{"backend", "kind"}),
+		listening: prometheus.NewGaugeVec(prometheus.GaugeOpts{
+			Name: "weir_discovery_listening",
+			Help: "1 while a stream is open on which the backend announces changes of its lists; without a value otherwise.",
+		}, []string{"backend"}),
 		seconds: prometheus.NewHistogramVec(prometheus.HistogramOpts{
 			Name:    "weir_discovery_round_seconds",
 			Help:    "Time to discover one backend, by result: ok, partial (some list failed), failed.",
@@ -41,7 +47,7 @@ func newMetrics(reg prometheus.Registerer) (*metrics, error) {
 	if reg == nil {
 		return m, nil
 	}
-	return m, errors.Join(reg.Register(m.up), reg.Register(m.items), reg.Register(m.stale), reg.Register(m.seconds))
+	return m, errors.Join(reg.Register(m.up), reg.Register(m.items), reg.Register(m.stale), reg.Register(m.seconds), reg.Register(m.listening))
 }
 
 func (m *metrics) round(id routes.BackendID, up bool, err error, took time.Duration) {
@@ -78,4 +84,5 @@ func (m *metrics) drop(id routes.BackendID) {
 	m.up.DeletePartialMatch(label)
 	m.items.DeletePartialMatch(label)
 	m.stale.DeletePartialMatch(label)
+	m.listening.DeletePartialMatch(label)
 }

@@ -19,6 +19,7 @@ type watcher struct {
 	id   routes.BackendID
 	poke chan struct{} // capacity 1: a round is due now
 	gone chan struct{} // closed when the backend is configured no more
+	news chan struct{} // capacity 1: what listen depends on may have changed
 
 	// Guarded by d.mu:
 	route   routes.Backend
@@ -54,6 +55,13 @@ func (w *watcher) run(ctx context.Context) {
 		case <-ctx.Done():
 		}
 		cancel()
+	}()
+	defer cancel()
+	heard := make(chan struct{})
+	defer func() { <-heard }()
+	go func() { // a backend that hangs while it is listened to delays no round
+		defer close(heard)
+		w.listen(ctx)
 	}()
 	defer cancel()
 
@@ -175,6 +183,7 @@ func (w *watcher) take(found *found, err error, start time.Time) {
 	}
 	changed := w.catalog.Digest() != before || w.health.Up != wasUp || w.health.LastError != lastError || first
 	d.mu.Unlock()
+	w.tidings()
 	if !changed {
 		return
 	}
