@@ -10,6 +10,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
@@ -57,8 +58,10 @@ dataplane:
 func (g *gateway) client(t *testing.T, subject, version string) client {
 	t.Helper()
 	if g.tokens[subject] == "" {
-		out, err := exec.Command(filepath.Join(bin, "weir-controlplane"), "token", "mint", "--key-file", g.keyFile, "--alg", "ES256",
-			"--issuer", "https://idp.test", "--audience", "weir", "--subject", subject, "--virtual-host", "default").Output()
+		mint := exec.Command(filepath.Join(bin, "weir-controlplane"), "token", "mint", "--key-file", g.keyFile, "--alg", "ES256",
+			"--issuer", "https://idp.test", "--audience", "weir", "--subject", subject, "--virtual-host", "default")
+		mint.Env = append(os.Environ(), "GORACE=atexit_sleep_ms=0") // the race detector's second before each exit
+		out, err := mint.Output()
 		if err != nil {
 			t.Fatalf("token mint: %v", err)
 		}
