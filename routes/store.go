@@ -11,8 +11,10 @@ var (
 	ErrFenced = errors.New("fenced: another control plane leads")
 	// ErrStale: the host stands at a higher revision, or at the same one with another digest; nothing of that write was done.
 	ErrStale = errors.New("a newer revision stands in the store")
-	// ErrNotLeader: the lease is held by somebody else, or a newer config_version stands in the store.
+	// ErrNotLeader: the lease is held by somebody else, or ErrConfigOutdated, which is then wrapped beside it.
 	ErrNotLeader = errors.New("not the leader")
+	// ErrConfigOutdated: a higher config_version has led, so that this replica does not, though nobody may hold the lease.
+	ErrConfigOutdated = errors.New("a newer config has led")
 	// ErrUnknownHost: the leader has published everything and this host is not among it, or it was removed.
 	ErrUnknownHost = errors.New("unknown virtual host")
 	// ErrNotPublished: the host is absent, but the leader has not yet said that it published everything.
@@ -122,8 +124,8 @@ type Event struct {
 	Removed bool
 	// Decision is set when operators decided something, or took a decision back.
 	Decision bool
-	// Revocation is set when the set of revocations changed.
-	Revocation bool
+	// Revocations are those that were added or prolonged.
+	Revocations []Revocation
 }
 
 // DataplaneStatus is what a dataplane reports of itself, as JSON, through the store.

@@ -21,6 +21,8 @@ var (
 	ErrUnauthorized = errors.New("unauthorized")
 	// ErrNoKeys: no key of the token's issuer was ever loaded, so nothing can be said about the token yet (503).
 	ErrNoKeys = errors.New("no keys known yet")
+	// ErrUnconfirmed: whether a token was revoked can't be said now (503): the fault is ours, and the token may be as good as ever.
+	ErrUnconfirmed = errors.New("revocations are not known")
 )
 
 // Options of a Verifier.
@@ -36,6 +38,8 @@ type Options struct {
 	Now func() time.Time
 	// Revoked is asked on every Verify, for remembered tokens too, so it must be fast. Nil: nothing is revoked.
 	Revoked func(*Identity) bool
+	// Confirm is asked before Revoked; an error means that its answer can't be relied on. Nil: it always can.
+	Confirm func(context.Context) error
 	// OnError is told of each refresh of keys that went wrong; the last good keys stay. A fault of a file is told once, not at
 	// each look. It must not block, and may be called for several issuers at once. Nil: dropped.
 	OnError func(issuer string, err error)
@@ -48,6 +52,7 @@ type Verifier struct {
 	issuers     map[string]*issuer
 	now         func() time.Time
 	revoked     func(*Identity) bool
+	confirm     func(context.Context) error
 	cache       *cache
 }
 
@@ -74,6 +79,7 @@ func New(o Options) (*Verifier, error) {
 		issuers:     make(map[string]*issuer, len(o.Config.Issuers)),
 		now:         o.Now,
 		revoked:     o.Revoked,
+		confirm:     o.Confirm,
 		cache:       new(cache),
 	}
 	if v.hostClaim == "" {
@@ -178,8 +184,8 @@ func (v *Verifier) Run(ctx context.Context) error {
 }
 
 // Verify checks one bearer token, without the word Bearer. resource is the canonical URI of the endpoint called, for issuers
-// whose audiences have "resource"; empty matches nothing. It waits for keys at most 2 s. Errors are ErrUnauthorized and
-// ErrNoKeys. A remembered token costs its hash and no allocation.
+// whose audiences have "resource"; empty matches nothing. It waits for keys at most 2 s. Errors are ErrUnauthorized,
+// ErrNoKeys and ErrUnconfirmed. A remembered token costs its hash and no allocation.
 func (v *Verifier) Verify(ctx context.Context, token, resource string) (*Identity, error) {
 	switch {
 	case token == "":
@@ -203,10 +209,31 @@ func (v *Verifier) Verify(ctx context.Context, token, resource string) (*Identit
 	} else if e.resources != nil && !namesResource(e.resources, resource) {
 		return nil, refuse("aud is not for this endpoint")
 	}
-	if v.revoked != nil && v.revoked(e.id) {
-		return nil, refuse("revoked")
+	if err := v.checkRevoked(ctx, e.id); err != nil {
+		return nil, err
 	}
 	return e.id, nil
+}
+
+func (v *Verifier) checkRevoked(ctx context.Context, id *Identity) error {
+	if v.confirm != nil {
+		if err := v.confirm(ctx); err != nil {
+			return fmt.Errorf("%w: %w", ErrUnconfirmed, err)
+		}
+	}
+	if v.revoked != nil && v.revoked(id) {
+		return refuse("revoked")
+	}
+	return nil
+}
+
+// Recheck reports whether what Verify returned still holds, for answers that go on: the token may have been revoked since. With
+// expiry it may have expired, too. It costs little, and its errors are those of Verify.
+func (v *Verifier) Recheck(ctx context.Context, id *Identity, expiry bool) error {
+	if is := v.issuers[id.Issuer]; expiry && is != nil && !v.now().Before(id.Expires.Add(is.leeway)) {
+		return refuse("expired")
+	}
+	return v.checkRevoked(ctx, id)
 }
 
 // verify does the whole work. The claims come before the signature, since they cost less and what they say is used only if

@@ -45,7 +45,7 @@ func commands() []command {
 	}
 	add("", "auth", "hello", "ping", "select", "command", "cluster|slots", "cluster|shards",
 		"readonly", "asking", "multi", "exec", "evalsha", "eval", "time")
-	add("", "get", "mget", "hget", "hmget", "hgetall", "hexists", "xread", "xrevrange", "zrange", "lrange")
+	add("", "get", "mget", "hget", "hmget", "hgetall", "hexists", "hlen", "hscan", "exists", "xread", "xrevrange", "zrange", "lrange")
 	add(RoleControlPlane, "set", "del", "hset", "hdel", "hincrby", "pexpire", "xadd", "lpush", "ltrim")
 	add(RoleDataplane, "set", "zadd", "zremrangebyscore", "pexpireat")
 	return all

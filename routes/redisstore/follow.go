@@ -176,7 +176,7 @@ func (at *cursor) take(entries []redis.XMessage) []routes.Event {
 		case "decision":
 			events = append(events, routes.Event{Decision: true})
 		case "revocation":
-			events = append(events, routes.Event{Revocation: true})
+			events = append(events, revocationEvent(entry.Values))
 		}
 	}
 	return events

@@ -3,6 +3,7 @@ package redisstore
 import (
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/redis/go-redis/v9"
@@ -16,6 +17,11 @@ func TestACursorTellsChangesAndResets(t *testing.T) {
 		f := strings.Fields(text)
 		return redis.XMessage{ID: f[1] + "-0", Values: map[string]any{"kind": "host", "incarnation": f[0], "sequence": f[1],
 			"host": f[2], "epoch": "1", "revision": f[3], "removed": "0"}}
+	}
+	revocation := func(text, documents string) redis.XMessage {
+		f := strings.Fields(text)
+		return redis.XMessage{ID: f[1] + "-0", Values: map[string]any{"kind": "revocation", "incarnation": f[0], "sequence": f[1],
+			"revocations": documents}}
 	}
 	change := func(incarnation, host string, revision uint64) routes.Event {
 		return routes.Event{Host: routes.HostID(host), Version: routes.Version{Incarnation: incarnation, Epoch: 1, Revision: revision}}
@@ -51,8 +57,14 @@ func TestACursorTellsChangesAndResets(t *testing.T) {
 			[]redis.XMessage{with(entry("i 6 a 1"), "kind", "weather"), entry("i 7 b 1")},
 			[]routes.Event{change("i", "b", 1)}, cursor{"7-0", "i", 7},
 		},
-		"revocations changed": {
-			[]redis.XMessage{with(entry("i 6 a 1"), "kind", "revocation")}, []routes.Event{{Revocation: true}}, cursor{"6-0", "i", 6},
+		"revocations": {
+			[]redis.XMessage{revocation("i 6", `[{"issuer":"i","jti":"t","until":"2090-01-01T00:00:00Z"}]`)},
+			[]routes.Event{{Revocations: []routes.Revocation{
+				{Issuer: "i", TokenID: "t", Until: time.Date(2090, 1, 1, 0, 0, 0, 0, time.UTC)},
+			}}}, cursor{"6-0", "i", 6},
+		},
+		"revocations that can't be read": {
+			[]redis.XMessage{revocation("i 6", `[{"issuer":"i"}]`), revocation("i 7", `nonsense`)}, []routes.Event{reset, reset}, cursor{"7-0", "i", 7},
 		},
 		"an entry that nobody of ours wrote": {
 			[]redis.XMessage{{ID: "6-0", Values: map[string]any{"x": "y"}}, entry("i 6 a 1")},

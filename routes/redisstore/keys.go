@@ -63,7 +63,9 @@ func Keys() []Key {
 		{tagRoutes + "decision:<subject>", "string", "none", RoleControlPlane,
 			"what was decided: approved tool definitions, or the revision that a host is held at, JSON"},
 		{tagRoutes + "changes", "stream", "none; about 10,000 entries", RoleControlPlane,
-			"one entry a change: kind, incarnation, sequence, host, epoch, revision, removed"},
+			"one entry a change: kind (host, decision, revocation), incarnation, sequence; then what belongs to the kind"},
+		{tagRoutes + "revocations", "hash", "none; each goes some minutes after it ended", RoleControlPlane,
+			"digest of what is revoked → when that ends, Unix milliseconds, and the revocation, JSON"},
 		{tagStatus + "dataplanes", "zset", "that of its longest member", RoleDataplane,
 			"dataplane → when its status expires, Unix milliseconds"},
 		{tagStatus + "dataplane:<dataplane>", "string", "the dataplane's choice", RoleDataplane,
@@ -80,6 +82,8 @@ func (k keyspace) lease() string    { return k.prefix + tagRoutes + "lease" }
 func (k keyspace) index() string    { return k.prefix + tagRoutes + "index" }
 func (k keyspace) catalogs() string { return k.prefix + tagRoutes + "catalogs" }
 func (k keyspace) changes() string  { return k.prefix + tagRoutes + "changes" }
+
+func (k keyspace) revocations() string { return k.prefix + tagRoutes + "revocations" }
 
 func (k keyspace) host(id routes.HostID) string { return k.prefix + tagRoutes + "host:" + string(id) }
 func (k keyspace) list(id routes.HostID) string { return k.prefix + tagRoutes + "list:" + string(id) }

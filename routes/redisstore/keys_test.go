@@ -114,6 +114,7 @@ func fill(t *testing.T, client redis.UniversalClient) {
 	}))
 	must(w.Decide(ctx, "pins/b", "", []byte("{}")))
 	must(w.MarkComplete(ctx, l))
+	must(w.Revoke(ctx, []routes.Revocation{{Issuer: "i", TokenID: "t", Until: time.Now().Add(time.Hour)}}))
 	must(r.PutStatus(ctx, "d", []byte("{}"), time.Minute))
 }
 
@@ -133,7 +134,7 @@ func find(name string) (Key, bool) {
 
 func TestAllKeysOfATagShareASlot(t *testing.T) {
 	k := keyspace{DefaultPrefix}
-	for _, key := range []string{k.fence(), k.lease(), k.index(), k.catalogs(), k.changes(), k.host("{x}"), k.list("}{"), k.catalog("{}"),
+	for _, key := range []string{k.fence(), k.lease(), k.index(), k.catalogs(), k.changes(), k.revocations(), k.host("{x}"), k.list("}{"), k.catalog("{}"),
 		k.history("}"), k.decisions(), k.decision("{x}")} {
 		if tag := key[strings.IndexByte(key, '{')+1 : strings.IndexByte(key, '}')]; tag != "routes" {
 			t.Errorf("%q has the tag %q, want routes", key, tag)

@@ -13,7 +13,8 @@ import (
 	"github.com/weir-mcp/weir/routes"
 )
 
-// Writer is the leader's side. Every method but Acquire takes the lease and fails with routes.ErrFenced when it was lost: to
+// Writer is the leader's side, apart from revocations, which any control plane writes. Every method but Acquire, Revoke and
+// DropRevocations takes the lease and fails with routes.ErrFenced when it was lost: to
 // another leader, by Release, or because Redis lost its data or its latest writes. Then the leader acquires again, reads what
 // stands, and publishes what differs. Safe for concurrent use.
 type Writer struct {
@@ -39,8 +40,8 @@ func NewWriter(o Options) (*Writer, error) {
 }
 
 // Acquire takes the lease for owner until ttl has passed, and fences every earlier leader. It fails with routes.ErrNotLeader
-// while anybody holds the lease, the same owner too (another process may bear its name), or when a higher configVersion has
-// led. configVersion must not be negative; zero means that versions are not used, and ranks lowest.
+// while anybody holds the lease, the same owner too (another process may bear its name), and with routes.ErrConfigOutdated
+// beside it when a higher configVersion has led. configVersion must not be negative; zero means that versions are not used, and ranks lowest.
 //
 // A lease of another incarnation than the last one means that nothing of ours stands. A lease of the same one means nothing:
 // read Index to see what stands.
@@ -64,7 +65,8 @@ func (w *Writer) Acquire(ctx context.Context, owner string, ttl time.Duration, c
 	case reply[0] == replyHeld && len(reply) == 2:
 		return routes.Lease{}, fmt.Errorf("acquire: %w: %q holds the lease", routes.ErrNotLeader, reply[1])
 	case reply[0] == replyConfig && len(reply) == 2:
-		return routes.Lease{}, fmt.Errorf("acquire: %w: config version %s has led, ours is %d", routes.ErrNotLeader, reply[1], configVersion)
+		return routes.Lease{}, fmt.Errorf("acquire: %w: %w: its config_version is %s, ours %d",
+			routes.ErrNotLeader, routes.ErrConfigOutdated, reply[1], configVersion)
 	case reply[0] == replyOK && len(reply) == 4:
 		epoch, err1 := strconv.ParseUint(reply[2], 10, 64)
 		sequence, err2 := strconv.ParseUint(reply[3], 10, 64)

@@ -59,11 +59,24 @@ type StatusBoard interface {
 	Statuses(ctx context.Context) (map[string][]byte, error)
 }
 
-// Writer is what a leader needs of a store.
+// Revoker writes revocations, without a lease.
+type Revoker interface {
+	Revoke(ctx context.Context, revocations []routes.Revocation) error
+	DropRevocations(ctx context.Context, ended []string) error
+}
+
+// Auditor finds what was revoked, and what was lost on its own.
+type Auditor interface {
+	Revocations(ctx context.Context) (all []routes.Revocation, unreadable []string, err error)
+	Lost(ctx context.Context, hosts []routes.HostID, backends []routes.BackendID) ([]routes.HostID, []routes.BackendID, error)
+}
+
+// Writer is what a control plane needs of a store.
 type Writer interface {
 	Leaser
 	Publisher
 	Decider
+	Revoker
 }
 
 // Reader is what everybody needs of a store.
@@ -74,6 +87,7 @@ type Reader interface {
 	Follower
 	StatusBoard
 	Rememberer
+	Auditor
 }
 
 // Fixture is one empty store, as Contract sees it.
@@ -96,7 +110,7 @@ const (
 
 // Contract runs the suite that every store passes; open returns an empty store each time.
 func Contract(t *testing.T, open func(t *testing.T) Fixture) {
-	groups := []map[string]func(*testing.T, *bench){leaseCases(), publishCases(), readCases(), followCases(), decideCases()}
+	groups := []map[string]func(*testing.T, *bench){leaseCases(), publishCases(), readCases(), followCases(), decideCases(), revokeCases()}
 	for _, cases := range groups {
 		for name, run := range cases {
 			t.Run(name, func(t *testing.T) { run(t, newBench(t, open(t))) })

@@ -3,6 +3,7 @@ package routestest
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"sync"
 	"testing"
@@ -44,6 +45,9 @@ func leaseCases() map[string]func(*testing.T, *bench) {
 			for _, owner := range []string{"two", "one"} {
 				_, err := b.NewWriter(t).Acquire(b.ctx, owner, longTTL, 0)
 				wantErr(t, "Acquire by "+owner, err, routes.ErrNotLeader)
+				if errors.Is(err, routes.ErrConfigOutdated) {
+					t.Errorf("Acquire by %s: %v; the lease is held, that is all", owner, err)
+				}
 			}
 			wantErr(t, "Renew", b.w.Renew(b.ctx, l, longTTL), nil)
 		},
@@ -140,6 +144,7 @@ func leaseCases() map[string]func(*testing.T, *bench) {
 			wantErr(t, "9", acquire(9), nil)
 			wantErr(t, "10", acquire(10), nil) // by number, not by text
 			wantErr(t, "9 after 10", acquire(9), routes.ErrNotLeader)
+			wantErr(t, "9 after 10", acquire(9), routes.ErrConfigOutdated)
 			wantErr(t, "none after 10", acquire(0), routes.ErrNotLeader)
 			wantErr(t, "10 again", acquire(10), nil)
 			wantErr(t, "the largest", acquire(1<<63-1), nil)

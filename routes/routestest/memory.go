@@ -39,6 +39,7 @@ type memoryData struct {
 	lists           map[routes.HostID][]byte
 	catalogs        map[routes.BackendID]routes.CatalogChange
 	statuses        map[string]memoryStatus
+	revocations     map[string]routes.Revocation // by key
 	history         map[routes.HostID][]routes.Revision
 	decisions       map[string][]byte
 	stream          []memoryChange
@@ -65,7 +66,7 @@ func newMemoryData() *memoryData {
 		lists:    map[routes.HostID][]byte{},
 		catalogs: map[routes.BackendID]routes.CatalogChange{},
 		history:  map[routes.HostID][]routes.Revision{}, decisions: map[string][]byte{},
-		statuses: map[string]memoryStatus{},
+		statuses: map[string]memoryStatus{}, revocations: map[string]routes.Revocation{},
 	}
 }
 
@@ -140,7 +141,8 @@ func (m *Memory) Acquire(ctx context.Context, owner string, ttl time.Duration, c
 		return routes.Lease{}, fmt.Errorf("acquire: %w: %q holds the lease", routes.ErrNotLeader, d.lease.Owner)
 	}
 	if configVersion < d.config {
-		return routes.Lease{}, fmt.Errorf("acquire: %w: config version %d has led, ours is %d", routes.ErrNotLeader, d.config, configVersion)
+		return routes.Lease{}, fmt.Errorf("acquire: %w: %w: its config_version is %d, ours %d",
+			routes.ErrNotLeader, routes.ErrConfigOutdated, d.config, configVersion)
 	}
 	if d.incarnation == "" {
 		d.incarnation = "memory" + strconv.Itoa(m.flushes)
