@@ -45,8 +45,10 @@ func TestADeadBackendTripsItsBreakerAndComesBack(t *testing.T) {
 			break
 		}
 	}
-	if n := len(reasons); reasons[n-1] != "circuit_open" || n < 20 || strings.Count(strings.Join(reasons, " "), "unreachable") != n-1 {
-		t.Fatalf("%d calls: %v; want at least 19 times unreachable, then circuit_open", n, reasons)
+	first := reasons[0] // it may have met the pooled connection while that died
+	if n := len(reasons); reasons[n-1] != "circuit_open" || n < 20 || first != "reset" && first != "unreachable" ||
+		strings.Count(strings.Join(reasons[1:], " "), "unreachable") != n-2 {
+		t.Fatalf("%d calls: %v; want at least 18 times unreachable, then circuit_open", n, reasons)
 	}
 	a, err := c.call("1", "tools/call", anyCall)
 	if err != nil || a.status != http.StatusOK || !strings.Contains(string(a.rpc.Error.Data), `"retryAfterMs":`) || !strings.Contains(string(a.rpc.Error.Data), `"sent":false`) {
