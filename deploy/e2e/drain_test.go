@@ -131,12 +131,25 @@ func TestDrain(t *testing.T) {
 
 	t.Run("what runs past the deadline gets an error", func(t *testing.T) {
 		s := install(t, "{delay: 0s, deadline: 500ms}")
+		silent := make(chan error, 1)
+		go func() {
+			a, err := s.client.over(s.http, "tools/call", `{"name":"silent","arguments":{"n":"silent"}}`)
+			if err == nil && (a.status != http.StatusOK || a.rpc.Error == nil || a.rpc.Error.Code != -32603) {
+				err = fmt.Errorf("status %d: %s", a.status, a.body)
+			}
+			silent <- err
+		}()
+		<-s.work.held
 		s.signal(t, syscall.SIGINT)
+		if err := <-silent; err != nil {
+			t.Errorf("a call that had no answer yet: %v, want -32603", err)
+		}
 		got := s.rest(t)
 		if !strings.Contains(got, `"code":-32603`) || !strings.HasSuffix(got, "\n\n") {
 			t.Errorf("the stream ended with %q, want a whole event with an error", got)
 		}
-		<-s.work.left // the backend was told
+		<-s.work.left // the backend was told, of both calls
+		<-s.work.left
 		if code := s.wait(t); code != 0 {
 			t.Errorf("exit status %d, want 0", code)
 		}

@@ -46,8 +46,8 @@ type callArgs struct {
 	N string `json:"n"`
 }
 
-// workBackend is a modern server made by hand with three tools: echo answers at once, slow streams progress for a second, hold
-// streams one event and answers when it is released.
+// workBackend is a modern server made by hand: echo answers at once, slow streams progress for a second, hold streams one event
+// and answers when it is released, and silent does so without the event.
 type workBackend struct {
 	url     string
 	ledger  *ledger
@@ -106,7 +106,7 @@ func (b *workBackend) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case "tools/list":
 		document(result(`{"resultType":"complete","ttlMs":60000,"cacheScope":"public","tools":[` +
 			`{"name":"echo","inputSchema":{"type":"object"}},{"name":"slow","inputSchema":{"type":"object"}},` +
-			`{"name":"hold","inputSchema":{"type":"object"}}]}`))
+			`{"name":"hold","inputSchema":{"type":"object"}},{"name":"silent","inputSchema":{"type":"object"}}]}`))
 		return
 	case "tools/call":
 		b.ledger.note(req.Params.Arguments.N)
@@ -126,8 +126,10 @@ func (b *workBackend) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			}
 		}
 		event(done)
-	case "hold":
-		progress(1)
+	case "hold", "silent":
+		if req.Params.Name == "hold" {
+			progress(1)
+		}
 		b.held <- struct{}{}
 		select {
 		case <-b.release:
