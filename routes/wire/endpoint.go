@@ -23,6 +23,9 @@ type Authenticator interface {
 type Options struct {
 	Auth      Authenticator    // nil: Anonymous is used for every call
 	Anonymous *access.Identity // needed when Auth is nil
+	// Recheck is asked about the caller of each stream twice a second while it is open; an error ends the stream, and the
+	// request's context with that cause. Nil: nobody is asked.
+	Recheck func(context.Context, *access.Identity) error
 	// Resolve finds a host's table; errors: routes.ErrUnknownHost → 404, any other one → 503 + Retry-After. Nil: Request.Index
 	// stays nil.
 	Resolve func(context.Context, routes.HostID) (*routes.Index, error)
@@ -220,6 +223,10 @@ func (x *exchange) authenticate() bool {
 		x.err = err
 		setRetryAfter(x.w.w.Header(), retryNoKeys)
 		x.refuse(http.StatusServiceUnavailable, "no_keys", "No keys to verify tokens with yet")
+	case errors.Is(err, access.ErrUnconfirmed):
+		x.err = err
+		setRetryAfter(x.w.w.Header(), retryUnavailable)
+		x.refuse(http.StatusServiceUnavailable, "revocations", "Whether the token was revoked is not known now")
 	default:
 		x.unauthorized(`Bearer error="invalid_token"`, err)
 	}
@@ -359,6 +366,7 @@ func firstError(errs ...*Error) *Error {
 
 // dispatch hands the request on and makes sure that it is answered.
 func (x *exchange) dispatch() {
+	defer x.watchCaller()()
 	defer func() {
 		if v := recover(); v != nil {
 			if v == http.ErrAbortHandler {

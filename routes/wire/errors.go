@@ -55,6 +55,7 @@ const (
 	ReasonAmbiguousTask     = "ambiguous_task"
 	ReasonNeedsModernClient = "needs_modern_client"
 	ReasonNeedsLegacyClient = "needs_legacy_client"
+	ReasonUnauthorized      = "unauthorized"
 )
 
 // ReasonText returns the words that a client sees with a reason; they name no backend and no URL.
@@ -86,6 +87,8 @@ func ReasonText(reason string) string {
 		return "the answer needs a client of MCP 2026-07-28 or later"
 	case ReasonNeedsLegacyClient:
 		return "the answer needs a client of MCP 2025-11-25 or earlier"
+	case ReasonUnauthorized:
+		return "the token is not accepted any more"
 	}
 	return "internal error"
 }

@@ -21,10 +21,13 @@ type Response struct {
 	x         *exchange     // knows the URL for challenges
 	keepAlive time.Duration // between comments
 	patience  time.Duration // for one write
+	recheck   func() error  // whether the caller may still listen; nil: not asked
+	cut       func(error)   // ends the request; set with recheck
 
 	mu     sync.Mutex // guards what follows, and every write to w
 	state  responseState
 	timer  *time.Timer // sends comments while streaming
+	checks *time.Timer // asks recheck while streaming; nil: there is none
 	err    error       // the first write that failed
 	status int
 	code   int
@@ -177,6 +180,9 @@ func (w *Response) begin() error {
 	w.setDeadline()
 	w.w.WriteHeader(http.StatusOK)
 	w.timer = time.AfterFunc(w.keepAlive, w.comment)
+	if w.recheck != nil {
+		w.checks = time.AfterFunc(recheckEvery, w.recheckCaller)
+	}
 	return nil
 }
 
@@ -234,6 +240,9 @@ func (w *Response) end() {
 	w.state = finished
 	if w.timer != nil {
 		w.timer.Stop()
+	}
+	if w.checks != nil {
+		w.checks.Stop()
 	}
 }
 
