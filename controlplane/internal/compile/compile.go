@@ -14,6 +14,8 @@ type Input struct {
 	Catalogs map[routes.BackendID]*catalog.Catalog
 	// Previous is what stands published, per host: whoever holds a name keeps it. A host that was never published is absent.
 	Previous map[routes.HostID]*routes.VirtualHost
+	// Pins is what was approved of backends whose definitions are pinned. A backend that is absent has nothing to compare with.
+	Pins map[routes.BackendID]*catalog.Pins
 	// ServerVersion is the version that hosts show to clients; empty means "dev".
 	ServerVersion string
 }
@@ -65,6 +67,7 @@ func (c *Compiler) Backends() []Problem {
 	for i := range c.in.Config.Backends {
 		b := &c.in.Config.Backends[i]
 		out = append(out, backendProblems(b.ID, c.in.Catalogs[b.ID])...)
+		out = append(out, pinProblems(b, c.in.Catalogs[b.ID], c.in.Pins[b.ID])...)
 	}
 	return out
 }
@@ -117,7 +120,7 @@ func (c *hostCompiler) compile() (*routes.VirtualHost, *routes.HostList) {
 		doc.Order = append(doc.Order, members[i].use.Name)
 	}
 
-	tools := c.settle(kindTool, c.offers(kindTool, members), c.prev.Tools)
+	tools := unwithheld(c.settle(kindTool, c.offers(kindTool, members), c.prev.Tools))
 	prompts := c.settle(kindPrompt, c.offers(kindPrompt, members), c.prev.Prompts)
 	resources := c.settle(kindResource, c.offers(kindResource, members), c.prev.Resources)
 	templates := c.settle(kindTemplate, c.checkTemplates(c.offers(kindTemplate, members)), c.prev.ResourceTemplates)

@@ -82,7 +82,7 @@ func (c catalogJSON) list(t *testing.T, kind, key string, items []json.RawMessag
 	return l
 }
 
-// TestGolden compiles each file's config.yaml, catalogs.json and previous.json. The comment on top of a file says what it guards.
+// TestGolden compiles each file's config.yaml, catalogs.json, approved.json and previous.json. The comment on top of a file says what it guards.
 func TestGolden(t *testing.T) {
 	files, err := filepath.Glob("testdata/*.txtar")
 	if err != nil || len(files) == 0 {
@@ -129,6 +129,14 @@ func goldenInput(t *testing.T, ar *txtar.Archive) Input {
 	unmarshal(t, section(ar, "catalogs.json"), &cats)
 	for id, c := range cats {
 		in.Catalogs[id] = c.catalog(t, id)
+	}
+	var approved map[routes.BackendID]catalogJSON // what it was when it was approved
+	if doc := section(ar, "approved.json"); doc != nil {
+		unmarshal(t, doc, &approved)
+	}
+	in.Pins = map[routes.BackendID]*catalog.Pins{}
+	for id, c := range approved {
+		in.Pins[id] = (*catalog.Pins)(nil).See(c.catalog(t, id))
 	}
 	if prev := section(ar, "previous.json"); prev != nil {
 		unmarshal(t, prev, &in.Previous)

@@ -13,6 +13,7 @@ type member struct {
 	use   *config.HostBackend
 	route routes.Backend
 	cat   *catalog.Catalog // nil: only what stands published tells of it
+	pins  *catalog.Pins    // of a backend whose changes are blocked; nil: nothing is
 }
 
 // members resolves the host's list of backends, in its order. What can't be routed to is left out, with a problem.
@@ -32,6 +33,9 @@ func (c *hostCompiler) members() []member {
 			continue
 		}
 		m := member{use: use, route: conf.Route, cat: c.in.Catalogs[use.Name]}
+		if conf.Pin == config.PinBlock {
+			m.pins = c.in.Pins[use.Name]
+		}
 		if m.cat != nil {
 			m.route.Protocol, m.route.Handshake = m.cat.Protocol, m.cat.Handshake
 			m.route.Capabilities = backendCapabilities(m.cat.Capabilities)

@@ -27,6 +27,7 @@ type offer struct {
 	upstream string
 	aliased  bool
 	item     *catalog.Item // nil: from what stands published, or a prefix
+	withheld bool          // it keeps its name to itself, and is not published
 }
 
 // offers collects, in the order of the host's list and of each backend's own, what every member offers of one kind after
@@ -56,6 +57,7 @@ func (c *hostCompiler) offers(k kind, members []member) []offer {
 			seen[item.Name] = true
 			if o, ok := m.offer(k, item.Name); ok {
 				o.item = item
+				o.withheld = k == kindTool && m.blocked(item)
 				out = append(out, o)
 			}
 		}
@@ -149,7 +151,7 @@ func (c *hostCompiler) settle(k kind, offers []offer, prev map[string]routes.Ser
 	for i := range offers {
 		o := &offers[i]
 		j, taken := winner[o.name]
-		if !taken || (!holds(prev, &offers[j]) && (holds(prev, o) || outranks(o, &offers[j]))) {
+		if !taken || (!holds(prev, &offers[j]) && (holds(prev, o) || keeps(o, &offers[j]))) {
 			winner[o.name] = i
 		}
 	}
@@ -168,6 +170,15 @@ func (c *hostCompiler) settle(k kind, offers []offer, prev map[string]routes.Ser
 // holds reports whether o is the very item that stands published under its name.
 func holds(prev map[string]routes.ServiceRoute, o *offer) bool {
 	return prev[o.name] == routes.ServiceRoute{Backend: o.backend, Upstream: o.upstream}
+}
+
+// keeps reports whether o goes before other, though it came later. What is withheld held its name until it changed: nobody else
+// may have it meanwhile.
+func keeps(o, other *offer) bool {
+	if o.withheld != other.withheld {
+		return o.withheld
+	}
+	return outranks(o, other)
 }
 
 func outranks(o, other *offer) bool { return o.backend == other.backend && o.aliased && !other.aliased }

@@ -30,7 +30,6 @@ func (c *checker) backend(e entry[backendBlock]) Backend {
 	case "", PinOff:
 	case PinWarn, PinBlock:
 		out.Pin = b.Pin
-		c.warn(CodePinUnsupported, path+".pin", "%s is not watched for yet: changed tool definitions are published", b.Pin)
 	default:
 		c.fault(path+".pin", "%q is none of off, warn, block", b.Pin)
 	}

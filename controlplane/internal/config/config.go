@@ -121,10 +121,9 @@ type Warning struct {
 const (
 	CodeProtectedHeader  = "protected_header"  // a header that is never sent as the file asks
 	CodeStdioUnsupported = "stdio_unsupported" // as compile's problem
-	CodePinUnsupported   = "pin_unsupported"
-	CodePlainCredential  = "plain_credential" // a credential goes over the network in the clear
-	CodeLiteralSecret    = "literal_secret"   // a secret stands in the file itself
-	CodeUnused           = "unused"           // configured, and without effect
+	CodePlainCredential  = "plain_credential"  // a credential goes over the network in the clear
+	CodeLiteralSecret    = "literal_secret"    // a secret stands in the file itself
+	CodeUnused           = "unused"            // configured, and without effect
 	CodeAuth             = "auth"
 )
 

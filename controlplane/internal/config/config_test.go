@@ -385,7 +385,6 @@ virtual_hosts: {empty: {}}
 	}
 	want := []string{
 		"3 literal_secret admin.token",
-		"7 pin_unsupported backends.a.pin",
 		"10 protected_header backends.a.headers.add.Content_Type",
 		"10 protected_header backends.a.headers.add.Host",
 		"10 protected_header backends.a.headers.add.Traceparent",
