@@ -10,6 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/weir-mcp/weir/routes/access"
 	"github.com/weir-mcp/weir/routes/redisstore"
 )
 
@@ -26,7 +27,8 @@ func TestMetricsAreDocumented(t *testing.T) {
 		documented = append(documented, m[1])
 	}
 	cfg := DefaultConfig()
-	cfg.Redis, cfg.NoAuth = redisstore.Config{URL: "redis://127.0.0.1:1"}, true
+	cfg.Redis = redisstore.Config{URL: "redis://127.0.0.1:1"}
+	cfg.Auth = access.Config{Issuers: []access.Issuer{{Issuer: "i", Audiences: []string{"a"}, Algorithms: []string{"HS256"}, HMACSecret: hmac}}}
 	reg := &names{Registry: prometheus.NewRegistry()}
 	s, err := newServer(cfg, Options{NoListeners: true}, reg)
 	if err != nil {

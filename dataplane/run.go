@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"net"
-	"runtime/debug"
 	"time"
 
 	"go.uber.org/zap"
@@ -49,6 +48,10 @@ func (s *Server) Run(ctx context.Context) error {
 	parts, work := errgroup.WithContext(work)
 	parts.Go(func() error { return s.snapshots.Run(work) })
 	parts.Go(func() error { return s.report(work) })
+	parts.Go(func() error { return s.waitReady(work) })
+	if s.revocations != nil {
+		parts.Go(func() error { return s.revocations.Run(work) })
+	}
 	if s.verifier != nil {
 		parts.Go(func() error { return s.verifier.Run(work) })
 	}
@@ -137,7 +140,7 @@ func (s *Server) report(ctx context.Context) error {
 	defer tick.Stop()
 	for {
 		doc, err := json.Marshal(routes.DataplaneStatus{
-			ID: s.name, Version: version(), Started: s.started.UTC(), Time: time.Now().UTC(), Hosts: s.snapshots.Status(),
+			ID: s.name, Version: process.BuildVersion(), Started: s.started.UTC(), Time: time.Now().UTC(), Hosts: s.snapshots.Status(),
 		})
 		if err != nil {
 			return fmt.Errorf("encode status: %w", err)
@@ -172,21 +175,4 @@ func orderly(err error) error {
 		return nil
 	}
 	return err
-}
-
-// version of the binary, as far as the build tells.
-func version() string {
-	info, ok := debug.ReadBuildInfo()
-	if !ok {
-		return "unknown"
-	}
-	if v := info.Main.Version; v != "" && v != "(devel)" {
-		return v
-	}
-	for _, setting := range info.Settings {
-		if setting.Key == "vcs.revision" {
-			return setting.Value
-		}
-	}
-	return "devel"
 }

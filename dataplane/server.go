@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"crypto/rand"
 	"encoding/hex"
-	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -21,6 +20,7 @@ import (
 	"github.com/weir-mcp/weir/dataplane/internal/call"
 	"github.com/weir-mcp/weir/dataplane/internal/config"
 	"github.com/weir-mcp/weir/dataplane/internal/snapshot"
+	"github.com/weir-mcp/weir/deploy/process"
 	"github.com/weir-mcp/weir/routes/access"
 	"github.com/weir-mcp/weir/routes/egress"
 	"github.com/weir-mcp/weir/routes/redisstore"
@@ -51,11 +51,14 @@ type Server struct {
 	redis     redis.UniversalClient
 	reader    *redisstore.Reader
 	snapshots *snapshot.Store
-	verifier  *access.Verifier // nil: no auth
+	verifier  *access.Verifier // nil: no auth, as is the next
 	backends  *egress.Client
 	endpoint  *wire.Endpoint
 	metrics   *metrics
 
+	revocations *access.Revocations
+
+	ready    chan struct{}
 	draining atomic.Bool
 }
 
@@ -69,15 +72,12 @@ func New(cfg *Config, o Options) (*Server, error) {
 }
 
 func newServer(cfg *Config, o Options, reg prometheus.Registerer) (*Server, error) {
-	s := &Server{cfg: *cfg, o: o, log: o.Log, started: time.Now()}
+	s := &Server{cfg: *cfg, o: o, log: o.Log, started: time.Now(), ready: make(chan struct{})}
 	if s.log == nil {
 		s.log = zap.NewNop()
 	}
 	if err := s.cfg.Check(); err != nil {
 		return nil, err
-	}
-	if s.cfg.FailClosedAfter > 0 {
-		s.log.Warn("fail_closed_after has no effect: this build does not read revocations")
 	}
 	m, err := newMetrics(reg, !o.NoListeners)
 	if err != nil {
@@ -105,7 +105,7 @@ func newServer(cfg *Config, o Options, reg prometheus.Registerer) (*Server, erro
 		return nil, fmt.Errorf("secrets: %w", err)
 	}
 	if s.backends, err = egress.New(egress.Options{
-		ResponseLimit: int64(s.cfg.Limits.Response), Expand: secrets.Expand, Name: "weir", Version: version(),
+		ResponseLimit: int64(s.cfg.Limits.Response), Expand: secrets.Expand, Name: "weir", Version: process.BuildVersion(),
 		Breaker: &egress.BreakerOptions{OnChange: m.onCircuit(s.log.Named("circuit"))},
 	}); err != nil {
 		return nil, err
@@ -118,14 +118,18 @@ func newServer(cfg *Config, o Options, reg prometheus.Registerer) (*Server, erro
 		Backends: s.backends, Log: s.log.Named("call"), Registerer: reg,
 		Expand: secrets.Expand, HasReference: secret.HasReference, Delegate: delegate,
 		CallsPerPrincipal: s.cfg.Limits.CallsPerPrincipal, CallsPerBackend: s.cfg.Limits.CallsPerBackend,
-		Public: s.cfg.NoAuth, Name: "weir", Version: version(),
+		Public: s.cfg.NoAuth, Name: "weir", Version: process.BuildVersion(),
 	})
 	if err != nil {
 		return nil, err
 	}
 	if !s.cfg.NoAuth {
+		if s.revocations, err = s.newRevocations(reg); err != nil {
+			return nil, err
+		}
 		if s.verifier, err = access.New(access.Options{
 			Config: s.cfg.Auth, Client: egress.HTTPClient(egress.ClientOptions{}), Secret: s.cfg.HMACSecret,
+			Revoked: s.revocations.Revoked, Confirm: s.revocations.Confirm,
 			OnError: func(issuer string, err error) {
 				s.log.Warn("keys not refreshed", zap.String("issuer", issuer), zap.Error(err))
 			},
@@ -150,7 +154,7 @@ func (s *Server) endpointOptions(handler *call.Handler) wire.Options {
 		AllowedHosts:   s.cfg.AllowedHosts,
 		Loopback:       loopback(s.cfg.Listen),
 		Scopes:         []string{"mcp:tools", "mcp:resources", "mcp:prompts", "mcp:tasks"}, // as the control plane: one resource
-		ClientInfo:     wire.Object{{Name: "name", Value: wire.Quote("weir")}, {Name: "version", Value: wire.Quote(version())}}.Append(nil),
+		ClientInfo:     wire.Object{{Name: "name", Value: wire.Quote("weir")}, {Name: "version", Value: wire.Quote(process.BuildVersion())}}.Append(nil),
 		Draining:       s.draining.Load,
 		OnDone:         s.metrics.onDone(s.log.Named("http")),
 		OnPanic: func(v any, stack []byte) {
@@ -161,7 +165,7 @@ func (s *Server) endpointOptions(handler *call.Handler) wire.Options {
 		o.Anonymous = access.Anonymous(s.cfg.NoAuthHost)
 		return o
 	}
-	o.Auth = s.verifier
+	o.Auth, o.Recheck = s.verifier, s.recheck
 	for _, i := range s.cfg.Auth.Issuers {
 		o.AuthServers = append(o.AuthServers, i.Issuer)
 	}
@@ -191,27 +195,9 @@ func (s *Server) delegate() (*call.Delegate, error) {
 // Handler answers MCP. It works while Run runs.
 func (s *Server) Handler() http.Handler { return s.endpoint }
 
-// Ready is closed once Redis was reached: from then on known hosts are served, whatever becomes of Redis.
-func (s *Server) Ready() <-chan struct{} { return s.snapshots.Reached() }
-
-// readiness is what /readyz says. It answers from memory.
-func (s *Server) readiness() (map[string]any, error) {
-	detail := map[string]any{"redis": "reachable"}
-	if age := s.snapshots.Age(); age > 0 {
-		detail["redis"] = "unreachable"
-		detail["snapshotAgeSeconds"] = age.Round(time.Millisecond).Seconds()
-	}
-	select {
-	case <-s.snapshots.Reached():
-	default:
-		detail["redis"] = "not reached yet"
-		return detail, errors.New("redis was not reached yet")
-	}
-	if s.draining.Load() {
-		return detail, errors.New("draining")
-	}
-	return detail, nil
-}
+// Ready is closed once Redis was reached and revocations are known: from then on known hosts are served, whatever becomes of
+// Redis.
+func (s *Server) Ready() <-chan struct{} { return s.ready }
 
 // loopback reports whether a listen address takes connections from this machine only.
 func loopback(addr string) bool {

@@ -152,17 +152,22 @@ var client = &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
 
 // call calls a tool and returns the answer, whose body is unread.
 func (p *plane) call(ctx context.Context, host, tool string) (*http.Response, error) {
+	return client.Do(p.request(ctx, host, tool))
+}
+
+func (p *plane) request(ctx context.Context, host, tool string) *http.Request {
+	p.t.Helper()
 	body := `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"` + tool + `","_meta":{"progressToken":1,` +
 		`"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{}}}}`
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://"+p.listen+"/mcp", strings.NewReader(body))
 	if err != nil {
-		return nil, err
+		p.t.Fatal(err)
 	}
 	req.Header = http.Header{
 		"Content-Type": {"application/json"}, "Accept": {"application/json, text/event-stream"}, "Mcp-Protocol-Version": {"2026-07-28"},
 		"Mcp-Method": {"tools/call"}, "Mcp-Name": {tool}, "Authorization": {"Bearer " + p.token(host)},
 	}
-	return client.Do(req)
+	return req
 }
 
 // outcome calls a tool and returns status and body.

@@ -22,11 +22,15 @@ func main() {
 func run(ctx context.Context, args []string) error {
 	flags := flag.NewFlagSet("weir-dataplane", flag.ContinueOnError)
 	path := flags.String("config", "", "path of the config `file`")
+	version := flags.Bool("version", false, "print the version and exit")
 	switch err := flags.Parse(args); {
 	case errors.Is(err, flag.ErrHelp):
 		return nil
 	case err != nil:
 		return &process.ConfigError{Err: err}
+	case *version:
+		_, err := fmt.Println(process.VersionLine("weir-dataplane"))
+		return err
 	case *path == "" || flags.NArg() > 0:
 		return &process.ConfigError{Err: errors.New("usage: weir-dataplane --config FILE")}
 	}
