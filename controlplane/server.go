@@ -132,7 +132,9 @@ func New(cfg *Config, o Options) (_ *Server, err error) {
 	if err != nil {
 		return nil, err
 	}
-	s.lists, err = listing.NewServer(listing.ServerOptions{Store: s.published, Public: cfg.NoAuth, Log: s.log.Named("listing")})
+	s.lists, err = listing.NewServer(listing.ServerOptions{
+		Store: s.published, Backends: s.egress, Public: cfg.NoAuth, Log: s.log.Named("listing"), Registry: s.o.Registry,
+	})
 	if err != nil {
 		return nil, err
 	}

@@ -15,13 +15,15 @@ const (
 	maxBackendInstructions = 8 << 10
 )
 
-// capabilities is the union of what the members offer, of what Weir serves: the kinds, without listChanged and subscribe
-// (ServerCapabilities of the schema, 2026-07-28).
+// capabilities is the union of what the members offer, of what Weir serves: the kinds, without listChanged and subscribe, and
+// completions and logging where a member has them (ServerCapabilities of the schema, 2026-07-28).
 func capabilities(members []member, doc *routes.VirtualHost) json.RawMessage {
 	var out struct {
-		Prompts   *struct{} `json:"prompts,omitempty"`
-		Resources *struct{} `json:"resources,omitempty"`
-		Tools     *struct{} `json:"tools,omitempty"`
+		Completions *struct{} `json:"completions,omitempty"`
+		Logging     *struct{} `json:"logging,omitempty"`
+		Prompts     *struct{} `json:"prompts,omitempty"`
+		Resources   *struct{} `json:"resources,omitempty"`
+		Tools       *struct{} `json:"tools,omitempty"`
 	}
 	declared := func(name string) bool {
 		for i := range members {
@@ -42,6 +44,14 @@ func capabilities(members []member, doc *routes.VirtualHost) json.RawMessage {
 	}
 	if len(doc.Resources)+len(doc.ResourceTemplates)+len(doc.ResourcePrefixes) > 0 || declared("resources") {
 		out.Resources = &struct{}{}
+	}
+	for i := range members {
+		if members[i].route.Capabilities.Completions {
+			out.Completions = &struct{}{}
+		}
+		if members[i].route.Capabilities.Logging {
+			out.Logging = &struct{}{}
+		}
 	}
 	return mustJSON(out)
 }

@@ -9,13 +9,23 @@ import (
 
 	"github.com/weir-mcp/weir/controlplane/internal/catalog"
 	"github.com/weir-mcp/weir/routes"
+	"github.com/weir-mcp/weir/routes/wire"
 )
 
 // item is one definition: the backend's bytes, and where the value of its name stands in them.
 type item struct {
 	digest   string
 	raw      json.RawMessage
-	from, to int // raw[from:to] is the value of name; both 0: it has none
+	from, to int   // raw[from:to] is the value of name; both 0: it has none
+	legacy   *item // what a legacy client is shown instead; nil: the same
+}
+
+// in returns the item as clients of an era are shown it.
+func (it *item) in(era wire.Era) *item {
+	if era == wire.Legacy && it.legacy != nil {
+		return it.legacy
+	}
+	return it
 }
 
 // backendItems are the definitions of one backend. It is immutable.
@@ -49,10 +59,12 @@ func newBackendItems(digest string, cat *catalog.Catalog) *backendItems {
 			if in.Reject != "" {
 				continue
 			}
-			it := &item{digest: in.Digest, raw: in.Raw}
-			if k := routes.Kind(kind); k == routes.KindTool || k == routes.KindPrompt {
-				var err error
-				if it.from, it.to, err = nameOf(in.Raw); err != nil {
+			it, err := newItem(routes.Kind(kind), in.Digest, in.Raw)
+			if err != nil {
+				continue
+			}
+			if legacy := legacyTool(in.Raw); kind == int(routes.KindTool) && legacy != nil {
+				if it.legacy, err = newItem(routes.KindTool, in.Digest, legacy); err != nil {
 					continue
 				}
 			}
@@ -60,6 +72,17 @@ func newBackendItems(digest string, cat *catalog.Catalog) *backendItems {
 		}
 	}
 	return b
+}
+
+func newItem(kind routes.Kind, digest string, raw json.RawMessage) (*item, error) {
+	it := &item{digest: digest, raw: raw}
+	if kind == routes.KindTool || kind == routes.KindPrompt {
+		var err error
+		if it.from, it.to, err = nameOf(raw); err != nil {
+			return nil, err
+		}
+	}
+	return it, nil
 }
 
 var errNoName = errors.New("definition has no name")
@@ -92,16 +115,17 @@ func nameOf(raw []byte) (from, to int, err error) {
 }
 
 // append appends the definition to dst, under the entry's name.
-func (e *entry) append(dst []byte) []byte {
+func (e *entry) append(dst []byte, era wire.Era) []byte {
+	it := e.item.in(era)
 	if !e.renamed {
-		return append(dst, e.item.raw...)
+		return append(dst, it.raw...)
 	}
-	dst = append(dst, e.item.raw[:e.item.from]...)
+	dst = append(dst, it.raw[:it.from]...)
 	dst = appendQuoted(dst, e.name)
-	return append(dst, e.item.raw[e.item.to:]...)
+	return append(dst, it.raw[it.to:]...)
 }
 
-// size is about what append appends.
+// size is about what append appends, at most.
 func (e *entry) size() int { return len(e.item.raw) + len(e.name) + 2 }
 
 // appendQuoted appends s as a JSON string. Names are valid UTF-8: they came out of JSON.

@@ -80,7 +80,7 @@ func (s *Server) page(v *view, m listMethod, offset int, scopes access.Scopes, e
 		if shown > 0 {
 			b = append(b, ',')
 		}
-		b = e.append(b)
+		b = e.append(b, era)
 		shown++
 	}
 	b = append(b, ']')

@@ -14,6 +14,7 @@ import (
 	"github.com/weir-mcp/weir/controlplane/internal/catalog"
 	"github.com/weir-mcp/weir/routes"
 	"github.com/weir-mcp/weir/routes/routestest"
+	"github.com/weir-mcp/weir/routes/wire"
 )
 
 // A definition is the backend's bytes: order, numbers, escapes and fields that nobody knows yet. Only the name's value changes.
@@ -328,11 +329,11 @@ func FuzzNameOf(f *testing.F) {
 		}
 		e := entry{name: "renamed", renamed: true, item: &item{raw: json.RawMessage(raw), from: from, to: to}}
 		var after map[string]json.RawMessage
-		if err := json.Unmarshal(e.append(nil), &after); err != nil {
-			t.Fatalf("%q became %q: %v", raw, e.append(nil), err)
+		if err := json.Unmarshal(e.append(nil, wire.Modern), &after); err != nil {
+			t.Fatalf("%q became %q: %v", raw, e.append(nil, wire.Modern), err)
 		}
 		if string(after["name"]) != `"renamed"` {
-			t.Fatalf("%q became %q", raw, e.append(nil))
+			t.Fatalf("%q became %q", raw, e.append(nil, wire.Modern))
 		}
 		delete(members, "name")
 		delete(after, "name")

@@ -34,6 +34,18 @@ func (s *Store) register(reg prometheus.Registerer) error {
 	)
 }
 
+// register makes the server's metrics.
+func (s *Server) register(reg prometheus.Registerer) error {
+	s.completions = prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: "weir_listing_completions_total",
+		Help: "Completions by the backend that owns the prompt or template, and by what became of them.",
+	}, []string{"backend", "outcome"})
+	if reg == nil {
+		return nil
+	}
+	return reg.Register(s.completions)
+}
+
 // Requests counts the requests that clients send to the control plane.
 type Requests struct {
 	total    *prometheus.CounterVec
@@ -63,7 +75,8 @@ func NewRequests(reg prometheus.Registerer) (*Requests, error) {
 func (q *Requests) Observe(s wire.Summary) {
 	method := "other"
 	switch s.Method {
-	case "initialize", "ping", "server/discover", "tools/list", "prompts/list", "resources/list", "resources/templates/list":
+	case "initialize", "ping", "server/discover", "tools/list", "prompts/list", "resources/list", "resources/templates/list",
+		"completion/complete", "logging/setLevel", "resources/subscribe", "resources/unsubscribe":
 		method = s.Method
 	}
 	q.total.WithLabelValues(method, strconv.Itoa(s.Status)).Inc()

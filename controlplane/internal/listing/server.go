@@ -4,9 +4,11 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"strings"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"go.uber.org/zap"
 
 	"github.com/weir-mcp/weir/routes"
@@ -24,16 +26,22 @@ const (
 // ServerOptions of a Server.
 type ServerOptions struct {
 	Store *Store
+	// Backends makes the calls of completion/complete; nil: that method is not served.
+	Backends Backends
 	// Public: results are the same for every caller, since there is no auth. False: cacheScope is private.
-	Public bool
-	Log    *zap.Logger
+	Public   bool
+	Log      *zap.Logger
+	Registry prometheus.Registerer // nil: nothing is counted
 }
 
 // Server answers the control plane's methods. Safe for concurrent use.
 type Server struct {
-	store      *Store
-	cacheScope string
-	log        *zap.Logger
+	store       *Store
+	backends    Backends // nil: there are none
+	slots       *slots
+	completions *prometheus.CounterVec
+	cacheScope  string
+	log         *zap.Logger
 }
 
 // NewServer checks the options; it starts nothing.
@@ -41,12 +49,15 @@ func NewServer(o ServerOptions) (*Server, error) {
 	if o.Store == nil {
 		return nil, errors.New("listing: Store is required")
 	}
-	s := &Server{store: o.Store, cacheScope: "private", log: o.Log}
+	s := &Server{store: o.Store, backends: o.Backends, slots: newSlots(), cacheScope: "private", log: o.Log}
 	if o.Public {
 		s.cacheScope = "public"
 	}
 	if s.log == nil {
 		s.log = zap.NewNop()
+	}
+	if err := s.register(o.Registry); err != nil {
+		return nil, fmt.Errorf("listing: %w", err)
 	}
 	return s, nil
 }
@@ -69,6 +80,10 @@ func (s *Server) Resolve(_ context.Context, id routes.HostID) (*routes.Index, er
 func (s *Server) Dispatch(w *wire.Response, r *wire.Request) {
 	if r.ID == nil {
 		w.Accepted()
+		return
+	}
+	if r.Method == "completion/complete" {
+		s.complete(w, r)
 		return
 	}
 	result, err := s.answer(r)
@@ -98,7 +113,15 @@ func (s *Server) answer(r *wire.Request) (json.RawMessage, *wire.Error) {
 		}
 	case "ping":
 		if r.Era == wire.Legacy {
-			return json.RawMessage("{}"), nil
+			return empty, nil
+		}
+	case "logging/setLevel":
+		if r.Era == wire.Legacy {
+			return setLevel(v.doc, r.Params)
+		}
+	case "resources/subscribe", "resources/unsubscribe":
+		if r.Era == wire.Legacy {
+			return subscribe(r)
 		}
 	case "tools/call", "prompts/get", "resources/read":
 		return nil, wire.InvalidRequest(r.Method + " is served by the dataplane")
@@ -112,8 +135,7 @@ func notServed(r *wire.Request) *wire.Error {
 	switch r.Method {
 	case "initialize": // of a modern client: the message may be all that its user sees (2026-07-28, basic/versioning)
 		e.Message = "method not found: " + r.Version + " has no handshake; served versions: " + strings.Join(wire.Versions, ", ")
-	case "completion/complete", "subscriptions/listen", "resources/subscribe", "resources/unsubscribe", "logging/setLevel",
-		"tasks/list", "tasks/get", "tasks/update", "tasks/cancel", "tasks/result":
+	case "subscriptions/listen", "tasks/list", "tasks/get", "tasks/update", "tasks/cancel", "tasks/result":
 		e.Message = r.Method + " is not served by this gateway yet"
 	}
 	return e

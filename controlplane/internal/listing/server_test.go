@@ -73,11 +73,13 @@ func TestMethods(t *testing.T) {
 			"prompts/get":               {"2026-07-28", "prompts/get", `"name":"x"`, name("x"), 400, -32600, "served by the dataplane"},
 			"resources/read":            {"2026-07-28", "resources/read", `"uri":"x:y"`, name("x:y"), 400, -32600, "served by the dataplane"},
 			"tools/call, legacy":        {"2025-11-25", "tools/call", `"name":"x"`, nil, 400, -32600, "served by the dataplane"},
-			"completion":                {"2026-07-28", "completion/complete", ``, nil, 404, -32601, "not served by this gateway yet"},
-			"completion, legacy":        {"2025-11-25", "completion/complete", ``, nil, 200, -32601, "not served by this gateway yet"},
+			"completion":                {"2026-07-28", "completion/complete", ``, nil, 404, -32601, "no completions capability"},
+			"completion, legacy":        {"2025-11-25", "completion/complete", ``, nil, 200, -32601, "no completions capability"},
 			"listen":                    {"2026-07-28", "subscriptions/listen", ``, nil, 404, -32601, "yet"},
-			"subscribe":                 {"2025-11-25", "resources/subscribe", ``, nil, 200, -32601, "yet"},
-			"logging":                   {"2025-11-25", "logging/setLevel", ``, nil, 200, -32601, "yet"},
+			"modern subscribe":          {"2026-07-28", "resources/subscribe", `"uri":"x:y"`, nil, 404, -32601, "method not found"},
+			"modern unsubscribe":        {"2026-07-28", "resources/unsubscribe", `"uri":"x:y"`, nil, 404, -32601, "method not found"},
+			"modern logging":            {"2026-07-28", "logging/setLevel", `"level":"info"`, nil, 404, -32601, "method not found"},
+			"logging":                   {"2025-11-25", "logging/setLevel", `"level":"info"`, nil, 200, -32601, "no logging capability"},
 			"tasks":                     {"2025-11-25", "tasks/list", ``, nil, 200, -32601, "yet"},
 			"unknown":                   {"2026-07-28", "weather/get", ``, nil, 404, -32601, "method not found"},
 			"modern ping":               {"2026-07-28", "ping", ``, nil, 404, -32601, "method not found"},
@@ -91,6 +93,39 @@ func TestMethods(t *testing.T) {
 			a := b.post("acme", tt.version, tt.method, "{"+params+"}", tt.header)
 			if a.status != tt.status || a.code != tt.code || !strings.Contains(a.text, tt.text) {
 				t.Errorf("%s: %d, %d %q; want %d, %d %q", what, a.status, a.code, a.text, tt.status, tt.code, tt.text)
+			}
+		}
+	})
+}
+
+// A legacy client may set levels and subscribe: what it asks for is checked, and has no effect (decision 40).
+func TestLegacyMethodsThatNeedASession(t *testing.T) {
+	inBubble(t, func(t *testing.T, b *bench) {
+		host := introduced().Template("doc:///{id}", "a").Edit(func(vh *routes.VirtualHost) {
+			a := vh.Backends["a"]
+			a.Capabilities.Logging = true
+			vh.Backends["a"] = a
+		})
+		b.publish([]*catalog.Catalog{toolCatalog("a")}, host)
+		for name, tt := range map[string]struct {
+			token, method, params string
+			status, code          int
+		}{
+			"a level":                     {"acme", "logging/setLevel", `{"level":"emergency"}`, 200, 0},
+			"no level":                    {"acme", "logging/setLevel", `{}`, 200, -32602},
+			"a level that is none":        {"acme", "logging/setLevel", `{"level":"loud"}`, 200, -32602},
+			"a level that is a number":    {"acme", "logging/setLevel", `{"level":3}`, 200, -32602},
+			"a level in another case":     {"acme", "logging/setLevel", `{"level":"INFO"}`, 200, -32602},
+			"a URI":                       {"acme", "resources/subscribe", `{"uri":"doc:///1"}`, 200, 0},
+			"a URI, undone":               {"acme", "resources/unsubscribe", `{"uri":"doc:///1"}`, 200, 0},
+			"a URI that leads nowhere":    {"acme", "resources/subscribe", `{"uri":"x:///1"}`, 200, -32002},
+			"the same, undone":            {"acme", "resources/unsubscribe", `{"uri":"x:///1"}`, 200, -32002},
+			"no URI":                      {"acme", "resources/subscribe", `{}`, 200, -32602},
+			"resources without the scope": {"acme+mcp:tools", "resources/subscribe", `{"uri":"doc:///1"}`, 403, -32600},
+		} {
+			a := b.legacy(tt.token, tt.method, tt.params)
+			if a.status != tt.status || a.code != tt.code || tt.code == 0 && string(a.result) != "{}" {
+				t.Errorf("%s: %d %s; want %d, %d", name, a.status, a.body, tt.status, tt.code)
 			}
 		}
 	})
