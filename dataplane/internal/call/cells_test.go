@@ -158,14 +158,15 @@ func TestAnswersThatCantBeCarried(t *testing.T) {
 		"input required, to a legacy client": {modern, legacy, input, "needs_modern_client"},
 		"a task, modern to modern":           {modern, modern, task, "bad_response"},
 		"a task, to a legacy client":         {modern, legacy, task, "bad_response"},
+		"a task in escapes":                  {modern, modern, `{"resultType":"\u0074ask","taskId":"t-1"}`, "bad_response"},
+		"the word task in a text":            {modern, modern, `{"resultType":"complete","content":[{"type":"text","text":"\"task\""}]}`, ""},
 		"a legacy task, to a modern client":  {legacy, modern, legacyTask, "bad_response"},
 		"a legacy task, to a legacy client":  {legacy, legacy, legacyTask, "bad_response"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			b := result(t, tt.result)
-			route := b.route(tt.backend)
-			route.Capabilities.Tasks = true
-			g := newGateway(t, routestest.Host("acme").Backend("b", route).Tool("b__echo", "b", "echo"), nil)
+			// The backend never said that it makes tasks.
+			g := newGateway(t, routestest.Host("acme").Backend("b", b.route(tt.backend)).Tool("b__echo", "b", "echo"), nil)
 			a := g.ask(t, request{version: tt.client, method: "tools/call", params: `{"name":"b__echo"}`})
 			if tt.reason == "" {
 				if string(a.rpc.Result) != tt.result {
