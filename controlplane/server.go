@@ -119,14 +119,15 @@ func New(cfg *Config, o Options) (_ *Server, err error) {
 	}
 
 	s.published, err = listing.NewStore(listing.StoreOptions{
-		Changes: s.reader, Hosts: s.reader, Catalogs: s.reader,
+		Changes: decisionFollower{s.reader, func() { s.publisher.Decided() }}, Hosts: s.reader, Catalogs: s.reader,
 		Log: s.log.Named("listing"), Registry: s.o.Registry,
 	})
 	if err != nil {
 		return nil, err
 	}
 	s.publisher, err = publish.New(publish.Options{
-		Leases: writer, Documents: writer, Hosts: s.reader, Catalogs: s.reader, Source: s.discovery, Warm: s.published.Documents,
+		Leases: writer, Documents: writer, Hosts: s.reader, Catalogs: s.reader, Decisions: s.reader, Decider: writer,
+		Source: s.discovery, Warm: s.published.Documents,
 		Owner: owner, ServerVersion: version(), Log: s.log.Named("publish"), Registry: s.o.Registry, Settle: settle,
 	})
 	if err != nil {

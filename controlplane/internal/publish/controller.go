@@ -57,6 +57,8 @@ type Options struct {
 	Documents Documents
 	Hosts     StandingHosts
 	Catalogs  StandingCatalogs
+	Decisions StandingDecisions
+	Decider   Decider
 	Source    Source
 	// Warm returns the documents that this replica saw published last. They stand in for the previous output where the store
 	// lost its data, and for a follower. Nil: there are none.
@@ -89,12 +91,15 @@ type Controller struct {
 	state    atomic.Pointer[State] // never nil
 	complete chan struct{}         // closed when this replica first published everything
 
+	undecided atomic.Bool // decisions are to be read
+
 	// What follows is the publishing goroutine's alone.
 	standing     *standing // what stands, as of this term; nil: to be read
 	settled      bool      // discovery's first round ended, or Settle passed
 	compiled     map[routes.HostID]*compiled
 	catalogs     map[routes.BackendID]*catalog.Catalog // that compiled was made from
 	completeOnce sync.Once
+	decisions    decisions
 }
 
 // State is what a controller shows of itself. It is read-only.
@@ -111,6 +116,8 @@ func New(o Options) (*Controller, error) {
 	switch {
 	case o.Leases == nil, o.Documents == nil, o.Hosts == nil, o.Catalogs == nil, o.Source == nil:
 		return nil, errors.New("publish: Leases, Documents, Hosts, Catalogs and Source are required")
+	case o.Decisions == nil, o.Decider == nil:
+		return nil, errors.New("publish: Decisions and Decider are required")
 	case o.Owner == "":
 		return nil, errors.New("publish: Owner is required")
 	}
@@ -133,8 +140,9 @@ func New(o Options) (*Controller, error) {
 	}
 	c := &Controller{
 		o: o, log: cmp.Or(o.Log, zap.NewNop()), metrics: m,
-		wake: make(chan struct{}, 1), complete: make(chan struct{}),
+		wake: make(chan struct{}, 1), complete: make(chan struct{}), decisions: newDecisions(),
 	}
+	c.undecided.Store(true)
 	c.state.Store(&State{})
 	return c, nil
 }

@@ -3,6 +3,7 @@ package publish
 import (
 	"bytes"
 
+	"github.com/weir-mcp/weir/controlplane/internal/history"
 	"github.com/weir-mcp/weir/routes"
 )
 
@@ -19,11 +20,22 @@ func (a *compiled) encode() (err error) {
 	return nil
 }
 
+// pack makes what the history keeps.
+func (a *compiled) pack() (err error) {
+	a.kept, err = history.Pack(a.host.Document, a.table, a.list)
+	return err
+}
+
 // change is what is written of a host at a revision, and its document.
 func (a *compiled) change(l routes.Lease, revision uint64) (routes.HostChange, *routes.VirtualHost, error) {
 	doc := *a.host.Document
 	if a.table == nil { // it was written before, and what stands is not that any more
 		if err := a.encode(); err != nil {
+			return routes.HostChange{}, nil, err
+		}
+	}
+	if a.kept == nil {
+		if err := a.pack(); err != nil {
 			return routes.HostChange{}, nil, err
 		}
 	}
@@ -33,7 +45,7 @@ func (a *compiled) change(l routes.Lease, revision uint64) (routes.HostChange, *
 	if err != nil {
 		return routes.HostChange{}, nil, err
 	}
-	return routes.HostChange{ID: doc.ID, Revision: revision, Digest: a.digest, Document: table, List: a.list}, &doc, nil
+	return routes.HostChange{ID: doc.ID, Revision: revision, Digest: a.digest, Document: table, List: a.list, Archive: a.kept}, &doc, nil
 }
 
 // versioned is the encoding of doc, which differs from the encoded unversioned in its version only. The version stands in

@@ -15,6 +15,7 @@ import (
 	"github.com/weir-mcp/weir/controlplane/internal/catalog"
 	"github.com/weir-mcp/weir/controlplane/internal/compile"
 	"github.com/weir-mcp/weir/controlplane/internal/config"
+	"github.com/weir-mcp/weir/controlplane/internal/history"
 	"github.com/weir-mcp/weir/routes"
 )
 
@@ -24,11 +25,14 @@ type compiled struct {
 	conf   *config.Config
 	prev   *routes.VirtualHost
 	used   []*catalog.Catalog // of the host's backends, in order
+	pins   []*catalog.Pins    // as used
+	held   *history.Hold      // nil: it is not held
 	host   compile.Host
 	digest string // see encode; empty until this replica leads
 	table  []byte // the encoded document, without its version; nil once it stands, as is list
 	list   []byte
-	fault  error // why the document must not be published
+	kept   []byte // what the history keeps; nil as table is
+	fault  error  // why the document must not be published
 }
 
 // round compiles and, when this replica leads, brings the store in step. An error asks for another round.
@@ -73,6 +77,9 @@ func (c *Controller) compileAndPublish(ctx context.Context, state *State) error 
 	t := c.term.Load()
 	if t == nil {
 		c.standing = nil
+		if err := c.readDecisions(ctx); err != nil {
+			c.log.Debug("decisions not read", zap.Error(err)) // a leader's concern; the ones known are good enough for problems
+		}
 		c.compile(c.o.Warm(), state)
 		return nil
 	}
@@ -84,6 +91,11 @@ func (c *Controller) compileAndPublish(ctx context.Context, state *State) error 
 			return err
 		}
 		c.standing = st
+		c.undecided.Store(true)
+	}
+	if err := c.decided(ctx); err != nil {
+		c.compile(c.standing.previous(), state)
+		return err
 	}
 	conf := c.compile(c.standing.previous(), state)
 	start := time.Now()
@@ -104,7 +116,7 @@ func (c *Controller) compile(previous map[routes.HostID]*routes.VirtualHost, sta
 	start := time.Now()
 	conf := c.config.Load()
 	catalogs, healths := c.o.Source.Snapshot()
-	in := compile.Input{Config: conf, Catalogs: catalogs, Previous: previous, ServerVersion: c.o.ServerVersion}
+	in := compile.Input{Config: conf, Catalogs: catalogs, Previous: previous, Pins: c.decisions.pins, ServerVersion: c.o.ServerVersion}
 	compiler := compile.For(in)
 	state.Problems = append(state.Problems, downProblems(conf, healths)...)
 	state.Problems = append(state.Problems, compiler.Backends()...)
@@ -114,7 +126,8 @@ func (c *Controller) compile(previous map[routes.HostID]*routes.VirtualHost, sta
 	var changed []*compiled
 	for i := range conf.VirtualHosts {
 		vh := &conf.VirtualHosts[i]
-		next := &compiled{from: vh, conf: conf, prev: previous[vh.ID], used: usedCatalogs(vh, catalogs)}
+		next := &compiled{from: vh, conf: conf, prev: previous[vh.ID], used: usedCatalogs(vh, catalogs),
+			pins: c.usedPins(vh), held: c.decisions.holds[vh.ID]}
 		if old := kept[vh.ID]; old != nil && old.sameInput(next) {
 			next = old
 		} else {
@@ -124,7 +137,12 @@ func (c *Controller) compile(previous map[routes.HostID]*routes.VirtualHost, sta
 	}
 	onAllCores(changed, func(h *compiled) {
 		h.host = compiler.Host(h.from)
-		h.fault = h.host.Document.Validate()
+		if h.held != nil {
+			h.fault = h.hold(compiler)
+		}
+		if h.fault == nil {
+			h.fault = h.host.Document.Validate()
+		}
 	})
 	for i := range conf.VirtualHosts {
 		state.Problems = append(state.Problems, c.compiled[conf.VirtualHosts[i].ID].host.Problems...)
@@ -151,7 +169,7 @@ func onAllCores(hosts []*compiled, do func(*compiled)) {
 }
 
 func (a *compiled) sameInput(b *compiled) bool {
-	return a.from == b.from && a.conf == b.conf && a.prev == b.prev && slices.Equal(a.used, b.used)
+	return a.from == b.from && a.conf == b.conf && a.prev == b.prev && slices.Equal(a.used, b.used) && slices.Equal(a.pins, b.pins) && a.held == b.held
 }
 
 func usedCatalogs(vh *config.VirtualHost, catalogs map[routes.BackendID]*catalog.Catalog) []*catalog.Catalog {
@@ -261,7 +279,7 @@ func (c *Controller) writeHosts(ctx context.Context, conf *config.Config) error 
 		written[id] = &standingHost{revision: stands.revision + 1, here: true, removed: true}
 	}
 	for _, h := range c.compiled {
-		h.table, h.list = nil, nil
+		h.table, h.list, h.kept = nil, nil, nil
 	}
 	if len(b.Hosts) == 0 {
 		return nil
@@ -285,7 +303,12 @@ func (c *Controller) encodeHosts() {
 			fresh = append(fresh, h)
 		}
 	}
-	onAllCores(fresh, func(h *compiled) { h.fault = h.encode() })
+	onAllCores(fresh, func(h *compiled) {
+		h.fault = h.encode()
+		if stands := c.standing.hosts[h.from.ID]; h.fault == nil && (stands == nil || stands.digest != h.digest) {
+			h.fault = h.pack() // it is about to be written
+		}
+	})
 }
 
 // removeCatalogs drops catalogs of backends that the config has no more; no host refers to them now.
