@@ -279,7 +279,6 @@ func TestParseFaults(t *testing.T) {
 				"line 9: backends.a.headers.credentials.X-Key: must be a reference such as ${env:NAME} or ${file:/path}: what stands here is published, and Redis holds no credential",
 				"line 9: backends.a.headers.credentials.x-one: backends.a.headers.add.X-One sets this header already",
 				"line 10: backends.a.headers.forward_caller.X-Three: is not a header name: it is empty",
-				"line 10: backends.a.headers.forward_caller.X-Two: backends.a.headers.add.X_Two sets this header already",
 			}},
 		"virtual hosts": {
 			doc: "backends: {a: {url: 'http://127.0.0.1/'}, b: {url: 'http://127.0.0.1/'}}\nvirtual_hosts:\n  V: {}\n  v:\n    backends:\n" +

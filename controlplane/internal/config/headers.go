@@ -53,6 +53,7 @@ func (c *checker) headers(path string, b *headersBlock, r *routes.Backend) {
 			put(name, b.Credentials[name])
 		}
 	}
+	setBy = map[string]string{} // a caller that brings a credential of its own replaces a static one
 	for _, name := range sortedKeys(b.ForwardCaller) {
 		at, from := path+".forward_caller."+name, b.ForwardCaller[name]
 		if set(at, name) && c.headerName(at, from) && !c.callersOwn(at, from) && !c.protected(at, from) {
