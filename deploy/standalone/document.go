@@ -43,7 +43,9 @@ func splitDocument(file []byte) (*document, error) {
 		}
 		switch {
 		case key.Value == "dataplane":
-			d.cutDataplane(key, value, end)
+			if err := d.cutDataplane(key, value, end); err != nil {
+				return nil, fmt.Errorf("dataplane: %w", err)
+			}
 		case isDropped(key.Value):
 			blank(d.control[key.Line-1 : end])
 		default:
@@ -54,9 +56,43 @@ func splitDocument(file []byte) (*document, error) {
 }
 
 // cutDataplane moves the lines of the dataplane block from the control plane's part to the dataplane's, one level up.
-func (d *document) cutDataplane(key, value *yaml.Node, end int) {
+func (d *document) cutDataplane(key, value *yaml.Node, end int) error {
+	if value.Kind == yaml.MappingNode && value.Style&yaml.FlowStyle != 0 {
+		if err := unfold(value); err != nil {
+			return err
+		}
+		text, err := yaml.Marshal(value)
+		if err != nil {
+			return err
+		}
+		if len(value.Content) > 0 {
+			d.data[key.Line-1] = string(bytes.TrimRight(text, "\n")) // in one element, so that what follows keeps its line
+		}
+	} else {
+		d.copyBlock(key, value, end)
+	}
+	blank(d.control[key.Line-1 : end])
+	if value.Kind != yaml.MappingNode {
+		return nil // null, or a mistake that the dataplane's own loader reports
+	}
+	for i := 0; i < len(value.Content); i += 2 {
+		if k := value.Content[i]; isDropped(k.Value) {
+			next := end
+			if i+2 < len(value.Content) {
+				next = value.Content[i+2].Line - 1
+			}
+			blank(d.data[k.Line-1 : next])
+			continue
+		}
+		d.dataKeys[value.Content[i].Value] = value.Content[i+1]
+	}
+	return nil
+}
+
+// copyBlock copies a block as it stands, with its indentation taken away.
+func (d *document) copyBlock(key, value *yaml.Node, end int) {
 	indent := 0
-	if value.Kind == yaml.MappingNode && value.Style&yaml.FlowStyle == 0 {
+	if value.Kind == yaml.MappingNode {
 		indent = value.Column - 1
 	}
 	for n := key.Line - 1; n < end; n++ {
@@ -70,21 +106,22 @@ func (d *document) cutDataplane(key, value *yaml.Node, end int) {
 		}
 		d.data[n] = line
 	}
-	blank(d.control[key.Line-1 : end])
-	if value.Kind != yaml.MappingNode {
-		return // null, or a mistake that the dataplane's own loader reports
-	}
+}
+
+// unfold turns a mapping in flow style into a block, to which more keys can be appended, and takes out of it what standalone
+// decides itself.
+func unfold(value *yaml.Node) error {
+	value.Style &^= yaml.FlowStyle
+	kept := value.Content[:0]
 	for i := 0; i < len(value.Content); i += 2 {
-		if k := value.Content[i]; isDropped(k.Value) {
-			next := end
-			if i+2 < len(value.Content) {
-				next = value.Content[i+2].Line - 1
-			}
-			blank(d.data[k.Line-1 : next])
-			continue
+		if k := value.Content[i]; k.Kind != yaml.ScalarNode {
+			return fmt.Errorf("line %d: a key must be a name", k.Line)
+		} else if !isDropped(k.Value) {
+			kept = append(kept, k, value.Content[i+1])
 		}
-		d.dataKeys[value.Content[i].Value] = value.Content[i+1]
 	}
+	value.Content = kept
+	return nil
 }
 
 func isDropped(key string) bool {

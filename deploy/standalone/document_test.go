@@ -26,9 +26,14 @@ func TestSplitDocumentKeepsLineNumbers(t *testing.T) {
 			data:    "\n\nlog_level: debug\n",
 		},
 		"in one line": {
-			file:    "dataplane: {log_level: debug}\nbackends: {}\n",
+			file:    "dataplane: {log_level: debug, listen: 1, limits: {body: 1KiB}}\nbackends: {}\n",
 			control: "\nbackends: {}\n",
-			data:    " {log_level: debug}\n\n",
+			data:    "log_level: debug\nlimits: {body: 1KiB}\n\n",
+		},
+		"in one line, empty": {
+			file:    "dataplane: {}\nbackends: {}\n",
+			control: "\nbackends: {}\n",
+			data:    "\n\n",
 		},
 		"what standalone decides itself is left out of both": {
 			file:    "redis:\n  url: redis://elsewhere\nlisten: :80\nbackends: {}\ndataplane:\n  redis: redis://elsewhere\n  log_level: warn\n  listen: :81\n",
@@ -67,7 +72,13 @@ func TestSplitDocumentRefusesWhatIsNoMapping(t *testing.T) {
 }
 
 func TestAddedKeysParse(t *testing.T) {
-	d, err := splitDocument([]byte("auth:\n  issuers: [{issuer: a}]\ndataplane:\n  drain: {delay: 1s}\n"))
+	for name, block := range map[string]string{"block style": "dataplane:\n  drain: {delay: 1s}\n", "flow style": "dataplane: {drain: {delay: 1s}}\n"} {
+		t.Run(name, func(t *testing.T) { addedKeysParse(t, "auth:\n  issuers: [{issuer: a}]\n"+block) })
+	}
+}
+
+func addedKeysParse(t *testing.T, file string) {
+	d, err := splitDocument([]byte(file))
 	if err != nil {
 		t.Fatal(err)
 	}
