@@ -43,7 +43,11 @@ func (s *Server) register(reg prometheus.Registerer) error {
 	if reg == nil {
 		return nil
 	}
-	return reg.Register(s.completions)
+	errs := []error{reg.Register(s.completions)}
+	for _, c := range s.listeners.m.collectors() {
+		errs = append(errs, reg.Register(c))
+	}
+	return errors.Join(errs...)
 }
 
 // Requests counts the requests that clients send to the control plane.
@@ -78,6 +82,10 @@ func (q *Requests) Observe(s wire.Summary) {
 	case "initialize", "ping", "server/discover", "tools/list", "prompts/list", "resources/list", "resources/templates/list",
 		"completion/complete", "logging/setLevel", "resources/subscribe", "resources/unsubscribe":
 		method = s.Method
+	}
+	if s.Method == "subscriptions/listen" { // how long a stream lasts says nothing
+		q.total.WithLabelValues(s.Method, strconv.Itoa(s.Status)).Inc()
+		return
 	}
 	q.total.WithLabelValues(method, strconv.Itoa(s.Status)).Inc()
 	q.duration.WithLabelValues(method).Observe(s.Duration.Seconds())

@@ -183,15 +183,20 @@ func (s *Store) put(rec routes.HostRecord, id routes.HostID, change uint64, read
 		next = newView(rec.Version, read.doc, read.list, s.cats, s.current(id), time.Now())
 	}
 	s.mu.Lock()
-	defer s.mu.Unlock()
 	if s.dirty[id] == change {
 		delete(s.dirty, id)
 	}
-	switch v := s.views[id]; {
+	before := s.views[id]
+	switch {
 	case rec.Removed:
 		delete(s.views, id)
-	case next != nil && (v == nil || rec.Version.Supersedes(v.version)):
+	case next != nil && (before == nil || rec.Version.Supersedes(before.version)):
 		s.views[id] = next
+	}
+	after := s.views[id]
+	s.mu.Unlock()
+	if after != before {
+		s.swapped(id, before, after)
 	}
 }
 
@@ -251,9 +256,13 @@ func (s *Store) rebuild(changed []routes.BackendID) {
 		next.older = v.older.prune(now, depth)
 		next.index = v.index
 		s.mu.Lock()
-		if s.views[v.doc.ID] == v {
+		taken := s.views[v.doc.ID] == v
+		if taken {
 			s.views[v.doc.ID] = next
 		}
 		s.mu.Unlock()
+		if taken {
+			s.swapped(v.doc.ID, v, next)
+		}
 	}
 }

@@ -28,6 +28,7 @@ type ServerOptions struct {
 	Store *Store
 	// Backends makes the calls of completion/complete; nil: that method is not served.
 	Backends Backends
+	Listen   ListenOptions
 	// Public: results are the same for every caller, since there is no auth. False: cacheScope is private.
 	Public   bool
 	Log      *zap.Logger
@@ -40,6 +41,7 @@ type Server struct {
 	backends    Backends // nil: there are none
 	slots       *slots
 	completions *prometheus.CounterVec
+	listeners   *listeners
 	cacheScope  string
 	log         *zap.Logger
 }
@@ -56,6 +58,9 @@ func NewServer(o ServerOptions) (*Server, error) {
 	if s.log == nil {
 		s.log = zap.NewNop()
 	}
+	s.listeners = newListeners(o.Listen)
+	swapped := s.listeners.swapped
+	s.store.observer.Store(&swapped)
 	if err := s.register(o.Registry); err != nil {
 		return nil, fmt.Errorf("listing: %w", err)
 	}
@@ -84,6 +89,10 @@ func (s *Server) Dispatch(w *wire.Response, r *wire.Request) {
 	}
 	if r.Method == "completion/complete" {
 		s.complete(w, r)
+		return
+	}
+	if r.Method == "subscriptions/listen" && r.Era == wire.Modern {
+		s.listen(w, r)
 		return
 	}
 	result, err := s.answer(r)
@@ -135,7 +144,7 @@ func notServed(r *wire.Request) *wire.Error {
 	switch r.Method {
 	case "initialize": // of a modern client: the message may be all that its user sees (2026-07-28, basic/versioning)
 		e.Message = "method not found: " + r.Version + " has no handshake; served versions: " + strings.Join(wire.Versions, ", ")
-	case "subscriptions/listen", "tasks/list", "tasks/get", "tasks/update", "tasks/cancel", "tasks/result":
+	case "tasks/list", "tasks/get", "tasks/update", "tasks/cancel", "tasks/result":
 		e.Message = r.Method + " is not served by this gateway yet"
 	}
 	return e

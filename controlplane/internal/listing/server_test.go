@@ -75,7 +75,7 @@ func TestMethods(t *testing.T) {
 			"tools/call, legacy":        {"2025-11-25", "tools/call", `"name":"x"`, nil, 400, -32600, "served by the dataplane"},
 			"completion":                {"2026-07-28", "completion/complete", ``, nil, 404, -32601, "no completions capability"},
 			"completion, legacy":        {"2025-11-25", "completion/complete", ``, nil, 200, -32601, "no completions capability"},
-			"listen":                    {"2026-07-28", "subscriptions/listen", ``, nil, 404, -32601, "yet"},
+			"listen":                    {"2026-07-28", "subscriptions/listen", ``, nil, 400, -32602, "notifications"},
 			"modern subscribe":          {"2026-07-28", "resources/subscribe", `"uri":"x:y"`, nil, 404, -32601, "method not found"},
 			"modern unsubscribe":        {"2026-07-28", "resources/unsubscribe", `"uri":"x:y"`, nil, 404, -32601, "method not found"},
 			"modern logging":            {"2026-07-28", "logging/setLevel", `"level":"info"`, nil, 404, -32601, "method not found"},

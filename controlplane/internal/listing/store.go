@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -60,6 +61,15 @@ type Store struct {
 	reachable bool
 
 	cats map[routes.BackendID]*backendItems // the reading goroutine's alone
+
+	// observer is told of each view that took another one's place, from the reading goroutine, without the lock; nil: nobody is.
+	observer atomic.Pointer[func(id routes.HostID, before, after *view)]
+}
+
+func (s *Store) swapped(id routes.HostID, before, after *view) {
+	if f := s.observer.Load(); f != nil {
+		(*f)(id, before, after)
+	}
 }
 
 // NewStore checks the options; it starts nothing.
