@@ -116,6 +116,9 @@ type Call struct {
 	Handshake struct {
 		ClientInfo, Capabilities json.RawMessage
 	}
+	// LogLevel is what a legacy backend is told by logging/setLevel in a session of the call's own, before the call: another round
+	// trip. Empty, or without a handshake: nothing. What the backend says to it does not matter.
+	LogLevel string
 	// Principal is who calls, for the circuit breaker; empty: nobody in particular.
 	Principal string
 	// Probe: the call goes past the circuit breaker, which does not learn of it.

@@ -76,11 +76,8 @@ func (c *Client) callLegacy(ctx context.Context, p *pool, call *Call) (*Answer, 
 	}
 	end := time.Now().Add(l.limits.total)
 	if !direct {
-		if _, err := l.handshake(ctx, call.Backend.Protocol, call.Handshake.ClientInfo, call.Handshake.Capabilities); err != nil {
-			l.close()
-			f := failureOf(err)
-			f.Sent = false // the call itself never left
-			return nil, f
+		if l, err = l.prepare(ctx, call); err != nil {
+			return nil, err
 		}
 	}
 	a, err := l.send(ctx, call.Method, call.Params, end)
@@ -90,6 +87,29 @@ func (c *Client) callLegacy(ctx context.Context, p *pool, call *Call) (*Answer, 
 	}
 	a.client = call.RPCID
 	return &Answer{src: a, streaming: a.x.streaming()}, nil
+}
+
+// prepare shakes hands for a call and sets its level of log messages. Where that took the connection with it, the call gets another
+// one, without a level. The error is a *Failure, and then the connection is closed.
+func (l *legacyConn) prepare(ctx context.Context, call *Call) (*legacyConn, error) {
+	for _, level := range []string{call.LogLevel, ""} {
+		if _, err := l.handshake(ctx, call.Backend.Protocol, call.Handshake.ClientInfo, call.Handshake.Capabilities); err != nil {
+			l.close()
+			f := failureOf(err)
+			f.Sent = false // the call itself never left
+			return nil, f
+		}
+		if level == "" || l.setLevel(ctx, level) {
+			break
+		}
+		l.close()
+		next, err := l.c.dialLegacy(l.p, call.Backend, call.Header, "")
+		if err != nil {
+			return nil, &Failure{Reason: ReasonUnreachable, Err: err}
+		}
+		l = next
+	}
+	return l, nil
 }
 
 // handshake sends initialize and notifications/initialized, and returns the InitializeResult in exact bytes. A JSON-RPC error is
@@ -122,6 +142,19 @@ func (l *legacyConn) handshake(ctx context.Context, version string, info, capabi
 	}
 	l.wire.setVersion(negotiated)
 	return result, l.notify(ctx, "notifications/initialized", nil, l.limits.response)
+}
+
+// setLevel tells the backend from which level on this session wants log messages, and waits until it knows. False: the connection
+// may be of no use any more. A JSON-RPC error is none: the session goes on without.
+// Source: MCP 2025-11-25, server/utilities/logging (Setting Log Level).
+func (l *legacyConn) setLevel(ctx context.Context, level string) bool {
+	a, err := l.send(ctx, "logging/setLevel", wire.Object{{Name: "level", Value: wire.Quote(level)}}, time.Now().Add(sideTimeout))
+	if err == nil {
+		_, err = a.result()
+	}
+	a.end(true)
+	_, refused := errors.AsType[*RPCError](err)
+	return err == nil || refused
 }
 
 // notify sends a notification and waits until it is accepted.

@@ -21,6 +21,7 @@ import (
 type legacyServer struct {
 	call     func(w http.ResponseWriter, r *http.Request, id string)
 	refuse   map[string]int // status by method or HTTP method
+	level    string         // result or error member of the answer to logging/setLevel
 	version  string         // negotiated; empty: what was asked for
 	mu       sync.Mutex
 	answers  []string // responses that the client POSTed
@@ -68,6 +69,9 @@ func (s *legacyServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set(headerSession, "session-secret")
 		w.Header().Set("Content-Type", "application/json")
 		fmt.Fprintf(w, `{"jsonrpc":"2.0","id":%s,"result":{"protocolVersion":%q,"capabilities":{},"serverInfo":{"name":"x","version":"1"},"odd":1.0}}`, m.ID, version)
+	case "logging/setLevel":
+		w.Header().Set("Content-Type", "application/json")
+		fmt.Fprintf(w, `{"jsonrpc":"2.0","id":%s,%s}`, m.ID, s.level)
 	case "notifications/initialized":
 		w.WriteHeader(http.StatusAccepted)
 	case "notifications/cancelled":

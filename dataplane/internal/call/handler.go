@@ -186,7 +186,7 @@ func (c *call) params() (wire.Object, *wire.Error) {
 			params = params.Without("task")
 		}
 	}
-	return params, nil
+	return c.withLogLevel(params), nil
 }
 
 // header computes what the backend sees beside the protocol's own headers.
@@ -215,6 +215,9 @@ func (c *call) exchange(params wire.Object, header http.Header) *wire.Error {
 	}
 	if info, ok := c.r.Meta.Get(wire.MetaClientInfo); ok && c.r.Era == wire.Modern {
 		out.Handshake.ClientInfo = info // who calls; what the client can do is not passed on: a legacy backend may not ask
+	}
+	if c.target.Backend.Capabilities.Logging {
+		out.LogLevel = c.logLevel()
 	}
 	answer, err := c.h.o.Backends.Do(c.ctx, out)
 	if err != nil {

@@ -30,7 +30,7 @@ func (c *call) relay(a *egress.Answer) *wire.Error {
 			return c.failed(err)
 		case m.Final:
 			return c.answer(a, m)
-		case !ofCall(m.Method):
+		case !ofCall(m.Method), c.unwanted(m):
 			continue
 		}
 		if err := c.w.Event(m.Doc); err != nil {
