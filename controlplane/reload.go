@@ -39,8 +39,8 @@ func (s *Server) reload(cfg *Config, warnings []config.Warning) error {
 func (s *Server) use(cfg *Config, f *front) {
 	s.config.Store(cfg)
 	s.front.Store(f)
-	s.discovery.Configure(cfg.Discovery, cfg.Backends)
-	s.publisher.Configure(cfg)
+	s.sources.Configure(cfg.Sources)
+	s.merge()
 }
 
 // keepFixed puts back what can't change while the plane runs.

@@ -39,7 +39,7 @@ func fullHost() *routes.VirtualHost {
 			},
 			"files": {
 				URL: "http://10.0.0.7:7002/mcp", Protocol: "2025-11-25", Handshake: routes.HandshakeNone,
-				StdioLease: "files", Discovered: true, AllowPrivate: true,
+				StdioLease: "files", Discovered: true, AllowPrivate: true, Source: "registry", SourcePrefix: "f__",
 			},
 		},
 		Tools: map[string]routes.ServiceRoute{

@@ -96,6 +96,10 @@ type Backend struct {
 	// addresses are refused for it unless AllowPrivate is true as well.
 	Discovered   bool `json:"discovered,omitempty"`
 	AllowPrivate bool `json:"allowPrivate,omitempty"`
+	// Source names the discovery source, for people and for a control plane that starts while the source is down.
+	Source string `json:"source,omitempty"`
+	// SourcePrefix is the prefix that the source suggests for it, kept for the same reason.
+	SourcePrefix string `json:"sourcePrefix,omitempty"`
 }
 
 // SecretRef is a header value that may contain references: ${env:NAME}, ${file:/path}. It is resolved by the plane that

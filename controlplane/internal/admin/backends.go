@@ -16,7 +16,8 @@ import (
 type backendView struct {
 	Name      routes.BackendID `json:"name"`
 	URL       string           `json:"url,omitempty"`
-	Health    string           `json:"health"` // up, down, unknown
+	Source    string           `json:"source,omitempty"` // absent: the config file
+	Health    string           `json:"health"`           // up, down, unknown
 	LastError string           `json:"lastError,omitempty"`
 	Checked   *time.Time       `json:"checked,omitempty"` // absent: never
 	// DurationMs is how long the latest round took.
@@ -42,7 +43,7 @@ func (a *API) backends(w http.ResponseWriter, _ *http.Request) {
 	catalogs, healths := a.o.Source.Snapshot()
 	views := []backendView{}
 	for _, b := range a.o.Config().Backends {
-		v := backendView{Name: b.ID, URL: b.Route.URL, Health: "unknown"}
+		v := backendView{Name: b.ID, URL: b.Route.URL, Source: b.Route.Source, Health: "unknown"}
 		if h, ok := healths[b.ID]; ok && !h.Checked.IsZero() {
 			v.Health = "down"
 			if h.Up {

@@ -40,6 +40,8 @@ const (
 	CodeRestartNeeded     = "restart_needed"
 	CodeDocumentInvalid   = "document_invalid"
 	CodeNotPublished      = "not_published"
+	CodeSourceStale       = "source_stale"
+	CodeSourceRefused     = "source_refused"
 )
 
 // maxProblems bounds the problems of one backend, and of one host: a backend may list any number of bad items.

@@ -1,6 +1,7 @@
 package config
 
 import (
+	"errors"
 	"net"
 	"net/url"
 	"strconv"
@@ -33,26 +34,34 @@ func (c *checker) distinct(cfg *Config) {
 	}
 }
 
-// absoluteURL checks an http or https URL without userinfo and fragment. Messages never show it: it may hold a password.
+// absoluteURL is ParseURL for a field of the file; nil: its fault is recorded.
 func (c *checker) absoluteURL(path, s string) *url.URL {
+	u, err := ParseURL(s)
+	if err != nil {
+		c.fault(path, "%w", err)
+		return nil
+	}
+	return u
+}
+
+// ParseURL parses an http or https URL without userinfo and fragment. Errors never show it: it may hold a password.
+func ParseURL(s string) (*url.URL, error) {
 	u, err := url.Parse(s)
 	switch {
 	case err != nil || strings.ContainsAny(s, " \t\r\n"):
-		c.fault(path, "is not a URL")
+		return nil, errors.New("is not a URL")
 	case u.Scheme != "http" && u.Scheme != "https":
-		c.fault(path, "is not an http or https URL")
+		return nil, errors.New("is not an http or https URL")
 	case u.Hostname() == "":
-		c.fault(path, "has no host")
+		return nil, errors.New("has no host")
 	case u.User != nil:
-		c.fault(path, "must not contain a user name or password")
+		return nil, errors.New("must not contain a user name or password")
 	case strings.Contains(s, "#"):
-		c.fault(path, "must not contain a fragment")
+		return nil, errors.New("must not contain a fragment")
 	case !validPort(u):
-		c.fault(path, "has a port that is none")
-	default:
-		return u
+		return nil, errors.New("has a port that is none")
 	}
-	return nil
+	return u, nil
 }
 
 func validPort(u *url.URL) bool {

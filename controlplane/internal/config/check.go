@@ -70,11 +70,12 @@ func (c *checker) config(f *file) *Config {
 	if !slices.Contains([]string{"debug", "info", "warn", "error"}, f.LogLevel) {
 		c.fault("log_level", "%q is none of debug, info, warn, error", f.LogLevel)
 	}
+	cfg.Sources = c.sources(f.Sources)
 	for _, e := range f.Backends {
 		cfg.Backends = append(cfg.Backends, c.backend(e))
 	}
 	for _, e := range f.VirtualHosts {
-		cfg.VirtualHosts = append(cfg.VirtualHosts, c.virtualHost(e, cfg.Backends))
+		cfg.VirtualHosts = append(cfg.VirtualHosts, c.virtualHost(e, cfg))
 	}
 	c.unused(cfg)
 	for i := range f.Plugins {
@@ -186,12 +187,18 @@ func (c *checker) globs(path string, in []string, allow bool) []routes.Glob {
 	return out
 }
 
-// unused warns of backends that no host uses.
+// unused warns of backends and sources that no host uses.
 func (c *checker) unused(cfg *Config) {
-	used := map[routes.BackendID]bool{}
+	used, usedSources := map[routes.BackendID]bool{}, map[string]bool{}
 	for _, h := range cfg.VirtualHosts {
 		for _, b := range h.Backends {
 			used[b.Name] = true
+			usedSources[b.Source] = true
+		}
+	}
+	for _, s := range cfg.Sources {
+		if !usedSources[s.Name] && !namesUndefined(cfg) {
+			c.warn(CodeUnused, "sources."+s.Name, "no virtual host uses this source")
 		}
 	}
 	for _, b := range cfg.Backends {
@@ -199,6 +206,17 @@ func (c *checker) unused(cfg *Config) {
 			c.warn(CodeUnused, "backends."+string(b.ID), "no virtual host uses this backend")
 		}
 	}
+}
+
+// namesUndefined reports whether some host names a backend that a source is to deliver.
+func namesUndefined(cfg *Config) bool {
+	return slices.ContainsFunc(cfg.VirtualHosts, func(h VirtualHost) bool {
+		return slices.ContainsFunc(h.Backends, func(b HostBackend) bool { return b.Source == "" && !defines(cfg.Backends, b.Name) })
+	})
+}
+
+func defines(backends []Backend, id routes.BackendID) bool {
+	return slices.ContainsFunc(backends, func(b Backend) bool { return b.ID == id })
 }
 
 // printable reports whether s has visible ASCII characters only.

@@ -34,13 +34,17 @@ type Config struct {
 	Auth                         access.Config
 	ConfigVersion                int64
 	Discovery                    Discovery
-	Backends                     []Backend     // in the order of the file
+	Sources                      []Source      // in the order of the file
+	Backends                     []Backend     // in the order of the file; then what sources named, by id
 	VirtualHosts                 []VirtualHost // in the order of the file
 	Plugins                      []routes.PluginRef
 	// LogLevel is debug, info, warn or error. A reload does not change it.
 	LogLevel string
 	// NoAuth is never set by a file: standalone's --no-auth.
 	NoAuth bool
+	// Awaiting is never set by a file: some source has not had its chance to say what it has, so that what stands published and
+	// is not in Backends may still be wanted.
+	Awaiting bool
 }
 
 // ListenTLS is the tls block, of Listen and AdminListen.
@@ -88,11 +92,16 @@ type VirtualHost struct {
 	ID       routes.HostID
 	Backends []HostBackend // each backend at most once, in the order of the file
 	Tasks    routes.TaskPolicy
+	// Awaits is never set by a file: a source that may deliver backends of this host is one that Config.Awaiting is about.
+	Awaits bool
 }
 
-// HostBackend is one backend of a host.
+// HostBackend is one backend of a host, or, as the file has it, all of a source's that match.
 type HostBackend struct {
-	Name           routes.BackendID
+	Name   routes.BackendID // empty: see Source
+	Source string           // stands for its backends, in the order of their ids; empty in what is compiled
+	Match  routes.Glob      // of Source: on the ids of backends
+	// Prefix of an entry with Source may hold PrefixName and PrefixSuggested.
 	Prefix         string
 	Tools, Prompts Filter
 	Resources      ResourceFilter

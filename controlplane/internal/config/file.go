@@ -27,6 +27,7 @@ type file struct {
 	Auth           access.Config         `yaml:"auth"`
 	ConfigVersion  int64                 `yaml:"config_version"`
 	Discovery      discoveryBlock        `yaml:"discovery"`
+	Sources        ordered[sourceBlock]  `yaml:"sources"`
 	Backends       ordered[backendBlock] `yaml:"backends"`
 	VirtualHosts   ordered[hostBlock]    `yaml:"virtual_hosts"`
 	Plugins        []pluginBlock         `yaml:"plugins"`
@@ -62,6 +63,26 @@ type discoveryBlock struct {
 	Interval time.Duration `yaml:"interval"`
 	Timeout  time.Duration `yaml:"timeout"`
 	Parallel int           `yaml:"parallel"`
+}
+
+type sourceBlock struct {
+	HTTP         *httpSourceBlock       `yaml:"http"`
+	Kubernetes   *kubernetesSourceBlock `yaml:"kubernetes"`
+	AllowPrivate bool                   `yaml:"allow_private"`
+}
+
+type httpSourceBlock struct {
+	URL      string            `yaml:"url"`
+	Headers  map[string]string `yaml:"headers"`
+	Interval time.Duration     `yaml:"interval"`
+	Timeout  time.Duration     `yaml:"timeout"`
+	TLS      routes.TLS        `yaml:"tls"`
+}
+
+type kubernetesSourceBlock struct {
+	Kubeconfig string `yaml:"kubeconfig"`
+	Namespace  string `yaml:"namespace"`
+	Selector   string `yaml:"selector"`
 }
 
 type backendBlock struct {
@@ -101,6 +122,8 @@ type hostBlock struct {
 
 type hostBackendBlock struct {
 	Name      string         `yaml:"name"`
+	Source    string         `yaml:"source"`
+	Match     string         `yaml:"match"`
 	Prefix    string         `yaml:"prefix"`
 	Tools     filterBlock    `yaml:"tools"`
 	Prompts   filterBlock    `yaml:"prompts"`

@@ -13,7 +13,7 @@ import (
 
 func indexed(path string, i int) string { return fmt.Sprintf("%s[%d]", path, i) }
 
-func (c *checker) virtualHost(e entry[hostBlock], backends []Backend) VirtualHost {
+func (c *checker) virtualHost(e entry[hostBlock], cfg *Config) VirtualHost {
 	path, h := "virtual_hosts."+e.Key, &e.Value
 	if !routes.ValidID(e.Key) {
 		c.fault(path, "%q can't name a virtual host: %s", e.Key, idGrammar)
@@ -25,26 +25,35 @@ func (c *checker) virtualHost(e entry[hostBlock], backends []Backend) VirtualHos
 	names := map[string]string{} // kind and downstream name → the path of the alias that gives it
 	for i := range h.Backends {
 		at, b := indexed(path+".backends", i), &h.Backends[i]
-		switch id := routes.BackendID(b.Name); {
-		case b.Name == "":
-			c.fault(at+".name", "is required")
-		case !slices.ContainsFunc(backends, func(b Backend) bool { return b.ID == id }):
-			c.fault(at+".name", "no backend %q is defined", b.Name)
-		case slices.ContainsFunc(out.Backends, func(b HostBackend) bool { return b.Name == id }):
-			c.fault(at+".name", "%q stands in this host already", b.Name)
+		use := HostBackend{Name: routes.BackendID(b.Name), Source: b.Source, Prefix: b.Prefix}
+		if b.Source != "" || b.Match != "" {
+			use.Match = c.allOfSource(at, b, cfg.Sources)
+		} else {
+			c.namedBackend(at, b, cfg, out.Backends)
 		}
-		if err := validPrefix(b.Prefix); err != nil {
-			c.fault(at+".prefix", "%w", err)
-		}
-		out.Backends = append(out.Backends, HostBackend{
-			Name:      routes.BackendID(b.Name),
-			Prefix:    b.Prefix,
-			Tools:     c.filter(at+".tools", &b.Tools, names, "tool"),
-			Prompts:   c.filter(at+".prompts", &b.Prompts, names, "prompt"),
-			Resources: c.resources(at+".resources", &b.Resources),
-		})
+		use.Tools = c.filter(at+".tools", &b.Tools, names, "tool")
+		use.Prompts = c.filter(at+".prompts", &b.Prompts, names, "prompt")
+		use.Resources = c.resources(at+".resources", &b.Resources)
+		out.Backends = append(out.Backends, use)
 	}
 	return out
+}
+
+// namedBackend checks an entry that stands for one backend. Where there are sources, one of them may deliver it any time.
+func (c *checker) namedBackend(at string, b *hostBackendBlock, cfg *Config, before []HostBackend) {
+	switch id := routes.BackendID(b.Name); {
+	case b.Name == "":
+		c.fault(at+".name", "is required")
+	case !routes.ValidID(b.Name) && len(cfg.Sources) > 0:
+		c.fault(at+".name", "%q can't name a backend: %s", b.Name, idGrammar)
+	case !defines(cfg.Backends, id) && len(cfg.Sources) == 0:
+		c.fault(at+".name", "no backend %q is defined", b.Name)
+	case slices.ContainsFunc(before, func(b HostBackend) bool { return b.Name == id }):
+		c.fault(at+".name", "%q stands in this host already", b.Name)
+	}
+	if err := validPrefix(b.Prefix); err != nil {
+		c.fault(at+".prefix", "%w", err)
+	}
 }
 
 // The values of tasks.

@@ -202,7 +202,7 @@ func (c *Controller) write(ctx context.Context, conf *config.Config) error {
 	if err := c.removeCatalogs(ctx, conf); err != nil {
 		return fmt.Errorf("remove catalogs: %w", err)
 	}
-	if c.settled && !c.standing.complete {
+	if c.settled && !conf.Awaiting && !c.standing.complete {
 		if err := c.o.Documents.MarkComplete(ctx, c.standing.lease); err != nil {
 			return fmt.Errorf("mark complete: %w", err)
 		}
@@ -243,7 +243,8 @@ func (c *Controller) writeCatalogs(ctx context.Context, conf *config.Config) err
 }
 
 // writeHosts publishes the hosts that differ from what stands, and a tombstone for each that the config has no more. Before
-// discovery had its first round, a host with a backend never heard of is held back: it would be published without its names.
+// discovery had its first round, a host with a backend never heard of is held back: it would be published without its names. So
+// is one that awaits a source.
 func (c *Controller) writeHosts(ctx context.Context, conf *config.Config) error {
 	lease := c.standing.lease
 	c.encodeHosts()
@@ -254,7 +255,7 @@ func (c *Controller) writeHosts(ctx context.Context, conf *config.Config) error 
 		id := conf.VirtualHosts[i].ID
 		keep[id] = true
 		next, stands := c.compiled[id], c.standing.hosts[id]
-		if next.fault != nil || (!next.host.Whole() && !c.settled) {
+		if next.fault != nil || conf.VirtualHosts[i].Awaits || (!next.host.Whole() && !c.settled) {
 			continue
 		}
 		if stands == nil {
@@ -313,6 +314,9 @@ func (c *Controller) encodeHosts() {
 
 // removeCatalogs drops catalogs of backends that the config has no more; no host refers to them now.
 func (c *Controller) removeCatalogs(ctx context.Context, conf *config.Config) error {
+	if conf.Awaiting {
+		return nil
+	}
 	keep := make(map[routes.BackendID]bool, len(conf.Backends))
 	for _, backend := range conf.Backends {
 		keep[backend.ID] = true
