@@ -113,6 +113,8 @@ func signingKey(path string, alg algorithm, kid string) (any, string, error) {
 		return nil, "", err
 	}
 	switch {
+	case alg.family == familyHMAC && bytes.HasPrefix(doc, []byte("-----BEGIN")):
+		return nil, "", errors.New("holds a PEM key, which is no secret for an HS algorithm")
 	case alg.family == familyHMAC:
 		secret := bytes.TrimSuffix(doc, []byte("\n"))
 		return bytes.TrimSuffix(secret, []byte("\r")), kid, nil

@@ -75,6 +75,10 @@ func checkConfig(_ context.Context, env Env, c command, args []string) error {
 	if err != nil {
 		return err
 	}
+	// The plane reads key files and certificates when it is built; nothing of it is started.
+	if _, err := controlplane.New(cfg, controlplane.Options{}); err != nil {
+		return &process.ConfigError{Err: fmt.Errorf("%s: %w", *path, err)}
+	}
 	_, err = fmt.Fprintf(env.Stdout, "%s: ok: %s, %s, %s\n", *path, count(len(cfg.Backends), "backend"), count(len(cfg.VirtualHosts), "virtual host"),
 		count(len(warnings), "warning"))
 	return err

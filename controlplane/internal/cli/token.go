@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/weir-mcp/weir/deploy/process"
+	"github.com/weir-mcp/weir/routes"
 	"github.com/weir-mcp/weir/routes/access"
 )
 
@@ -53,6 +54,11 @@ func mintToken(_ context.Context, env Env, c command, args []string) error {
 	}
 	if o.TTL == 0 {
 		return badUsage("--ttl: 0 is no duration for a token")
+	}
+	for _, h := range hosts {
+		if !routes.ValidID(h) {
+			return badUsage("--virtual-host: %q can't name a virtual host", h)
+		}
 	}
 	o.Audience, o.Hosts, o.Scope = audiences, hosts, scopes.String()
 	token, err := access.Mint(o)
