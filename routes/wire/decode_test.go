@@ -106,7 +106,7 @@ func refusedBodies() map[string]refusedBody {
 		"NaN":                              {`{"jsonrpc":"2.0","id":NaN,"method":"m"}`, parse, ""},
 		"a number with a leading zero":     {`{"jsonrpc":"2.0","id":01,"method":"m"}`, parse, ""},
 		"10,000 nested arrays":             {strings.Repeat("[", 10000), invalid, ""},
-		"10,000 nested arrays in params":   {`{"jsonrpc":"2.0","id":1,"method":"m","params":{"a":` + strings.Repeat("[", 10000) + strings.Repeat("]", 10000) + `}}`, parse, ""},
+		"10,000 nested arrays in params":   {`{"jsonrpc":"2.0","id":1,"method":"m","params":{"a":` + strings.Repeat("[", 10000) + strings.Repeat("]", 10000) + `}}`, invalid, ""},
 		"257 levels":                       {`{"jsonrpc":"2.0","id":1,"method":"m","params":{"a":` + strings.Repeat("[", 255) + strings.Repeat("]", 255) + `}}`, invalid, "1"},
 		"257 levels of objects":            {strings.Repeat(`{"a":`, 257) + "1" + strings.Repeat("}", 257), invalid, ""},
 		"a batch":                          {`[{"jsonrpc":"2.0","id":1,"method":"m"}]`, invalid, ""},

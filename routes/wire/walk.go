@@ -37,10 +37,29 @@ func checkStrict(b []byte) *Error {
 		return invalidRequest(fmt.Sprintf("duplicate member name at byte %d", syntax.ByteOffset))
 	case errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF):
 		return parseError("the body ends before the message does")
+	case ok && nesting(b[:min(int(syntax.ByteOffset)+1, len(b))]) > maxDepth*2: // jsontext gives up at a depth of its own
+		return errTooDeep()
 	case ok:
 		return parseError(fmt.Sprintf("at byte %d", syntax.ByteOffset))
 	}
 	return parseError("not JSON")
+}
+
+// nesting is how many arrays and objects are open at the end of b. b need not be well-formed.
+func nesting(b []byte) int {
+	depth := 0
+	for w := trust(b); w.i < len(b); w.i++ {
+		switch b[w.i] {
+		case '"':
+			w.skipString()
+			w.i--
+		case '{', '[':
+			depth++
+		case '}', ']':
+			depth--
+		}
+	}
+	return depth
 }
 
 // tooWide reports whether an object of b has more than maxNames members. b need not be well-formed.
