@@ -64,7 +64,7 @@ func (s *Server) newFront(cfg *Config) (*front, error) {
 
 func (s *Server) newVerifier(cfg *Config) (*access.Verifier, error) {
 	return access.New(access.Options{
-		Config: cfg.Auth,
+		Config: cfg.Auth, Revoked: s.revocations.Revoked, Confirm: s.revocations.Confirm,
 		OnError: func(issuer string, err error) {
 			s.log.Warn("keys not refreshed, the last good ones stay", zap.String("issuer", issuer), zap.Error(err))
 		},

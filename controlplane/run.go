@@ -8,7 +8,6 @@ import (
 	"net"
 	"os"
 	"os/signal"
-	"runtime/debug"
 	"sync"
 	"syscall"
 	"time"
@@ -51,12 +50,11 @@ func (s *Server) Run(ctx context.Context) error {
 	stopOps, opsStopped := context.WithCancel(context.WithoutCancel(ctx))
 	defer opsStopped()
 
-	part(s.sources.Run)
-	part(s.followSources)
 	part(s.discover)
 	part(s.published.Run)
 	part(s.publisher.Run)
 	part(s.runAuth)
+	part(s.revocations.Run)
 	part(s.waitReady)
 	part(s.reloadOnHangup)
 	part(func(ctx context.Context) error { return s.drain(ctx, cutAll) })
@@ -161,15 +159,6 @@ func (s *Server) reloadOnHangup(ctx context.Context) error {
 			s.reloadFile()
 		}
 	}
-}
-
-// version is the module's, as the build recorded it.
-func version() string {
-	info, ok := debug.ReadBuildInfo()
-	if !ok || info.Main.Version == "" || info.Main.Version == "(devel)" {
-		return "dev"
-	}
-	return info.Main.Version
 }
 
 func randomSuffix() string {

@@ -10,7 +10,6 @@ import (
 	"io"
 	"net/http"
 	"os"
-	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -26,9 +25,9 @@ import (
 	"github.com/weir-mcp/weir/controlplane/internal/discovery"
 	"github.com/weir-mcp/weir/controlplane/internal/listing"
 	"github.com/weir-mcp/weir/controlplane/internal/publish"
-	"github.com/weir-mcp/weir/controlplane/internal/source"
 	"github.com/weir-mcp/weir/deploy/process"
 	"github.com/weir-mcp/weir/routes"
+	"github.com/weir-mcp/weir/routes/access"
 	"github.com/weir-mcp/weir/routes/egress"
 	"github.com/weir-mcp/weir/routes/redisstore"
 	"github.com/weir-mcp/weir/routes/secret"
@@ -44,8 +43,6 @@ type Options struct {
 	Warnings []config.Warning
 	// Stderr gets the ready line; nil: it is not written.
 	Stderr io.Writer
-	// Sources are kinds of discovery sources beside those that are always there (http), by the name that the config gives them.
-	Sources map[string]source.Opener
 	// NoListeners: the server opens no listener of its own; Handler and AdminHandler are served by somebody else.
 	NoListeners bool
 }
@@ -58,7 +55,6 @@ type Server struct {
 	redis     redis.UniversalClient
 	reader    *redisstore.Reader
 	egress    *egress.Client
-	sources   *source.Watcher
 	discovery *discovery.Discoverer
 	published *listing.Store
 	publisher *publish.Controller
@@ -66,14 +62,12 @@ type Server struct {
 	requests  *listing.Requests
 	admin     *admin.API
 
+	revocations *access.Revocations
+
 	reloading sync.Mutex // held while a config takes the place of another
 	config    atomic.Pointer[Config]
 	front     atomic.Pointer[front] // what depends on the config between a client and the lists
 	changed   chan struct{}         // capacity 1: another front is in force
-
-	applying  sync.Mutex             // held while config and sources are merged anew
-	merged    atomic.Pointer[merged] // what they make together
-	delivered chan struct{}          // capacity 1: a source has other backends
 	problems  atomic.Pointer[[]compile.Problem]
 
 	draining atomic.Bool
@@ -83,7 +77,7 @@ type Server struct {
 // New checks cfg and builds the server; it starts nothing and connects to nothing. The parts are built in the order in which
 // they depend on each other.
 func New(cfg *Config, o Options) (_ *Server, err error) {
-	s := &Server{o: o, log: cmp.Or(o.Log, zap.NewNop()), changed: make(chan struct{}, 1), delivered: make(chan struct{}, 1), ready: make(chan struct{})}
+	s := &Server{o: o, log: cmp.Or(o.Log, zap.NewNop()), changed: make(chan struct{}, 1), ready: make(chan struct{})}
 	if s.o.Registry == nil {
 		s.o.Registry = prometheus.NewRegistry()
 		s.o.Registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
@@ -102,9 +96,6 @@ func New(cfg *Config, o Options) (_ *Server, err error) {
 		return nil, err
 	}
 	if s.egress, err = egress.New(egress.Options{Expand: secrets.Expand, Name: "weir", Version: process.BuildVersion()}); err != nil {
-		return nil, err
-	}
-	if s.sources, err = s.newSources(secrets.Expand); err != nil {
 		return nil, err
 	}
 	s.discovery, err = discovery.New(discovery.Options{
@@ -131,6 +122,9 @@ func New(cfg *Config, o Options) (_ *Server, err error) {
 		return nil, err
 	}
 
+	if s.revocations, err = s.newRevocations(writer); err != nil {
+		return nil, err
+	}
 	s.published, err = listing.NewStore(listing.StoreOptions{
 		Changes: decisionFollower{s.reader, func() { s.publisher.Decided() }}, Hosts: s.reader, Catalogs: s.reader,
 		Log: s.log.Named("listing"), Registry: s.o.Registry,
@@ -141,7 +135,7 @@ func New(cfg *Config, o Options) (_ *Server, err error) {
 	s.publisher, err = publish.New(publish.Options{
 		Leases: writer, Documents: writer, Hosts: s.reader, Catalogs: s.reader, Decisions: s.reader, Decider: writer,
 		Source: s.discovery, Warm: s.published.Documents,
-		Owner: owner, ServerVersion: version(), Log: s.log.Named("publish"), Registry: s.o.Registry, Settle: settle,
+		Owner: owner, ServerVersion: process.BuildVersion(), Log: s.log.Named("publish"), Registry: s.o.Registry, Settle: settle,
 	})
 	if err != nil {
 		return nil, err
@@ -156,7 +150,8 @@ func New(cfg *Config, o Options) (_ *Server, err error) {
 		return nil, err
 	}
 	s.admin, err = admin.New(admin.Options{
-		Config: func() *Config { return s.merged.Load().config }, Source: s.discovery, Published: s.published, Board: s.reader, Problems: s.allProblems,
+		Config: s.config.Load, Source: s.discovery, Published: s.published, Board: s.reader, Problems: s.allProblems,
+		Revoker: writer, Revoked: s.revocations,
 		Owner: owner, Log: s.log.Named("admin"),
 	})
 	if err != nil {
@@ -181,7 +176,8 @@ func (s *Server) Handler() http.Handler {
 // AdminHandler is the admin and internal API.
 func (s *Server) AdminHandler() http.Handler { return s.admin }
 
-// Ready is closed after the first discovery round (or 15 s) once everything was published and can be listed.
+// Ready is closed after the first discovery round (or 15 s) once everything was published and can be listed, and revocations are
+// known.
 func (s *Server) Ready() <-chan struct{} { return s.ready }
 
 // waitReady closes ready. A replica that does not lead is ready once it lists what the leader published; it waits longer, since
@@ -204,6 +200,11 @@ func (s *Server) waitReady(ctx context.Context) error {
 		case <-look.C:
 		}
 	}
+	select {
+	case <-ctx.Done():
+		return nil
+	case <-s.revocations.Loaded():
+	}
 	close(s.ready)
 	return nil
 }
@@ -211,7 +212,8 @@ func (s *Server) waitReady(ctx context.Context) error {
 // readiness is what /readyz shows.
 func (s *Server) readiness() (map[string]any, error) {
 	state := s.publisher.State()
-	detail := map[string]any{"leading": state.Leading, "redis": s.published.Reachable(), "problems": len(s.allProblems())}
+	detail := map[string]any{"leading": state.Leading, "redis": s.published.Reachable(), "problems": len(s.allProblems()),
+		"revocations": s.revocations.Len()}
 	if s.draining.Load() {
 		return detail, errors.New("shutting down")
 	}
@@ -223,9 +225,9 @@ func (s *Server) readiness() (map[string]any, error) {
 	}
 }
 
-// allProblems are those of the config, of its sources, then those of compiling and publishing.
+// allProblems are those of the config, then those of compiling and publishing.
 func (s *Server) allProblems() []compile.Problem {
-	return slices.Concat(*s.problems.Load(), s.sources.Problems(), s.merged.Load().problems, s.publisher.State().Problems)
+	return append(append([]compile.Problem{}, *s.problems.Load()...), s.publisher.State().Problems...)
 }
 
 // ownerName tells processes apart in the lease, also those that restart under one name.

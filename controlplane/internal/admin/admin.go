@@ -46,6 +46,8 @@ type Options struct {
 	Source    Source
 	Published Published
 	Board     Board
+	Revoker   Revoker
+	Revoked   Revoked
 	Problems  func() []compile.Problem
 	Owner     string // of this replica's lease
 	Log       *zap.Logger
@@ -60,8 +62,8 @@ type API struct {
 
 // New checks the options; it starts nothing.
 func New(o Options) (*API, error) {
-	if o.Config == nil || o.Source == nil || o.Published == nil || o.Board == nil || o.Problems == nil {
-		return nil, errors.New("admin: Config, Source, Published, Board and Problems are required")
+	if o.Config == nil || o.Source == nil || o.Published == nil || o.Board == nil || o.Revoker == nil || o.Revoked == nil || o.Problems == nil {
+		return nil, errors.New("admin: Config, Source, Published, Board, Revoker, Revoked and Problems are required")
 	}
 	a := &API{o: o, log: cmp.Or(o.Log, zap.NewNop())}
 	a.handler = a.routes()
@@ -89,7 +91,8 @@ func (a *API) routes() http.Handler {
 		r.Get("/leases", a.leases)
 		r.Get("/explain", a.explain)
 		r.Get("/tasks", notBuilt)
-		r.Post("/revocations", notBuilt)
+		r.Get("/revocations", a.revocations)
+		r.Post("/revocations", a.revoke)
 	}))
 	root.Mount("/internal/v1", a.guarded("internal.token", func() config.Token { return a.o.Config().Internal }, func(r chi.Router) {
 		r.Post("/tasks/locate", notBuilt)

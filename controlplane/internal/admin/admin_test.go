@@ -39,6 +39,8 @@ type world struct {
 	refreshed []routes.BackendID
 	host      *routestest.HostBuilder
 	boardErr  error
+	revoked   []routes.Revocation
+	revokeErr error
 }
 
 func (w *world) Snapshot() (map[routes.BackendID]*catalog.Catalog, map[routes.BackendID]catalog.Health) {
@@ -101,7 +103,7 @@ func newWorld() *world {
 func newAPI(t *testing.T, w *world, cfg *config.Config) *API {
 	t.Helper()
 	a, err := New(Options{
-		Config: func() *config.Config { return cfg }, Source: w, Published: w, Board: w, Owner: "me",
+		Config: func() *config.Config { return cfg }, Source: w, Published: w, Board: w, Revoker: w, Revoked: w, Owner: "me",
 		Problems: func() []compile.Problem {
 			return []compile.Problem{
 				{Code: "name_taken", Host: "acme", Backend: "b", Subject: "gh__y", Text: "taken"},
@@ -255,7 +257,6 @@ func TestRefusals(t *testing.T) {
 		"POST /api/v1/virtual-hosts/acme/rollback":      {501, "not_implemented"},
 		"POST /api/v1/backends/up/approve":              {501, "not_implemented"},
 		"GET /api/v1/tasks?host=acme":                   {501, "not_implemented"},
-		"POST /api/v1/revocations":                      {501, "not_implemented"},
 	} {
 		got := ask(api, request, "Bearer "+adminToken)
 		if code := errorCode(t, got); got.Code != want.status || code != want.code {

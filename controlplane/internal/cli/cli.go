@@ -7,7 +7,6 @@ import (
 	"flag"
 	"fmt"
 	"io"
-	"runtime/debug"
 	"strings"
 
 	"github.com/weir-mcp/weir/deploy/process"
@@ -45,7 +44,7 @@ func Run(ctx context.Context, args []string, env Env) error {
 		return usage(env.Stdout)
 	}
 	if len(args) > 0 && (args[0] == "--version" || args[0] == "-version" || args[0] == "version") {
-		_, err := fmt.Fprintln(env.Stdout, program, version())
+		_, err := fmt.Fprintln(env.Stdout, process.VersionLine(program))
 		return err
 	}
 	for _, c := range commands() {
@@ -117,28 +116,4 @@ func needed(flags map[string]bool, order ...string) error {
 		return badUsage("missing: %s; --help says more", strings.Join(missing, ", "))
 	}
 	return nil
-}
-
-// version is what the Go toolchain knows of this build.
-func version() string {
-	info, ok := debug.ReadBuildInfo()
-	if !ok {
-		return "unknown"
-	}
-	v, revision, modified := info.Main.Version, "", ""
-	for _, s := range info.Settings {
-		switch {
-		case s.Key == "vcs.revision":
-			revision = s.Value
-		case s.Key == "vcs.modified" && s.Value == "true":
-			modified = ", modified"
-		}
-	}
-	if v == "" || v == "(devel)" {
-		v = "devel"
-	}
-	if revision != "" {
-		v += " (" + revision[:min(len(revision), 12)] + modified + ")"
-	}
-	return v + " " + info.GoVersion
 }
