@@ -53,6 +53,7 @@ func (s *Server) Run(ctx context.Context) error {
 	part(s.discover)
 	part(s.published.Run)
 	part(s.publisher.Run)
+	part(s.watch.Run)
 	part(s.runAuth)
 	part(s.revocations.Run)
 	part(s.waitReady)
@@ -89,6 +90,7 @@ func (s *Server) discover(ctx context.Context) error {
 func (s *Server) drain(ctx context.Context, cut func()) error {
 	<-ctx.Done()
 	s.draining.Store(true)
+	s.Drain()
 	time.AfterFunc(drain, cut) // harmless when everything has ended before
 	return nil
 }

@@ -25,6 +25,7 @@ import (
 	"github.com/weir-mcp/weir/controlplane/internal/discovery"
 	"github.com/weir-mcp/weir/controlplane/internal/listing"
 	"github.com/weir-mcp/weir/controlplane/internal/publish"
+	"github.com/weir-mcp/weir/controlplane/internal/watch"
 	"github.com/weir-mcp/weir/deploy/process"
 	"github.com/weir-mcp/weir/routes"
 	"github.com/weir-mcp/weir/routes/access"
@@ -59,6 +60,7 @@ type Server struct {
 	published *listing.Store
 	publisher *publish.Controller
 	lists     *listing.Server
+	watch     *watch.Hub
 	requests  *listing.Requests
 	admin     *admin.API
 
@@ -140,8 +142,12 @@ func New(cfg *Config, o Options) (_ *Server, err error) {
 	if err != nil {
 		return nil, err
 	}
+	listen, err := s.listenOptions()
+	if err != nil {
+		return nil, err
+	}
 	s.lists, err = listing.NewServer(listing.ServerOptions{
-		Store: s.published, Backends: s.egress, Public: cfg.NoAuth, Log: s.log.Named("listing"), Registry: s.o.Registry,
+		Store: s.published, Backends: s.egress, Listen: listen, Public: cfg.NoAuth, Log: s.log.Named("listing"), Registry: s.o.Registry,
 	})
 	if err != nil {
 		return nil, err

@@ -101,6 +101,7 @@ func serve(st *stages, ln net.Listener, o *Options, s setting, keys *signer, log
 	if err != nil {
 		return &process.ConfigError{Err: err}
 	}
+	context.AfterFunc(st.run, control.Drain) // open streams would keep the front from ending
 	st.plane(control.Run)
 	st.plane(data.Run)
 	st.front(func(ctx context.Context) error {

@@ -15,15 +15,20 @@ const (
 	maxBackendInstructions = 8 << 10
 )
 
-// capabilities is the union of what the members offer, of what Weir serves: the kinds, without listChanged and subscribe, and
-// completions and logging where a member has them (ServerCapabilities of the schema, 2026-07-28).
+// capabilities is the union of what the members offer, of what Weir serves: the kinds, with listChanged, since what is published is
+// announced, whatever the backends announce; subscribe, completions and logging where a member has them (ServerCapabilities of the
+// schema, 2026-07-28). Legacy clients are shown less.
 func capabilities(members []member, doc *routes.VirtualHost) json.RawMessage {
+	type list struct {
+		ListChanged bool `json:"listChanged"`
+		Subscribe   bool `json:"subscribe,omitempty"`
+	}
 	var out struct {
 		Completions *struct{} `json:"completions,omitempty"`
 		Logging     *struct{} `json:"logging,omitempty"`
-		Prompts     *struct{} `json:"prompts,omitempty"`
-		Resources   *struct{} `json:"resources,omitempty"`
-		Tools       *struct{} `json:"tools,omitempty"`
+		Prompts     *list     `json:"prompts,omitempty"`
+		Resources   *list     `json:"resources,omitempty"`
+		Tools       *list     `json:"tools,omitempty"`
 	}
 	declared := func(name string) bool {
 		for i := range members {
@@ -37,13 +42,13 @@ func capabilities(members []member, doc *routes.VirtualHost) json.RawMessage {
 		return false
 	}
 	if len(doc.Tools) > 0 || declared("tools") {
-		out.Tools = &struct{}{}
+		out.Tools = &list{ListChanged: true}
 	}
 	if len(doc.Prompts) > 0 || declared("prompts") {
-		out.Prompts = &struct{}{}
+		out.Prompts = &list{ListChanged: true}
 	}
 	if len(doc.Resources)+len(doc.ResourceTemplates)+len(doc.ResourcePrefixes) > 0 || declared("resources") {
-		out.Resources = &struct{}{}
+		out.Resources = &list{ListChanged: true}
 	}
 	for i := range members {
 		if members[i].route.Capabilities.Completions {
@@ -51,6 +56,9 @@ func capabilities(members []member, doc *routes.VirtualHost) json.RawMessage {
 		}
 		if members[i].route.Capabilities.Logging {
 			out.Logging = &struct{}{}
+		}
+		if members[i].route.Capabilities.Subscribe && out.Resources != nil {
+			out.Resources.Subscribe = true
 		}
 	}
 	return mustJSON(out)
