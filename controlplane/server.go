@@ -157,6 +157,7 @@ func New(cfg *Config, o Options) (_ *Server, err error) {
 	}
 	s.admin, err = admin.New(admin.Options{
 		Config: s.config.Load, Source: s.discovery, Published: s.published, Board: s.reader, Problems: s.allProblems,
+		Record: s.reader, Decider: writer,
 		Revoker: writer, Revoked: s.revocations,
 		Owner: owner, Log: s.log.Named("admin"),
 	})

@@ -46,6 +46,8 @@ type Options struct {
 	Source    Source
 	Published Published
 	Board     Board
+	Record    Record
+	Decider   Decider
 	Revoker   Revoker
 	Revoked   Revoked
 	Problems  func() []compile.Problem
@@ -58,6 +60,7 @@ type API struct {
 	o       Options
 	log     *zap.Logger
 	handler http.Handler
+	table   chi.Routes // of handler
 }
 
 // New checks the options; it starts nothing.
@@ -65,8 +68,12 @@ func New(o Options) (*API, error) {
 	if o.Config == nil || o.Source == nil || o.Published == nil || o.Board == nil || o.Revoker == nil || o.Revoked == nil || o.Problems == nil {
 		return nil, errors.New("admin: Config, Source, Published, Board, Revoker, Revoked and Problems are required")
 	}
+	if o.Record == nil || o.Decider == nil {
+		return nil, errors.New("admin: Record and Decider are required")
+	}
 	a := &API{o: o, log: cmp.Or(o.Log, zap.NewNop())}
-	a.handler = a.routes()
+	a.table = a.routes()
+	a.handler = a.table.(http.Handler)
 	return a, nil
 }
 
@@ -74,18 +81,22 @@ func New(o Options) (*API, error) {
 func (a *API) ServeHTTP(w http.ResponseWriter, r *http.Request) { a.handler.ServeHTTP(w, r) }
 
 // routes is the whole API, readable in one place.
-func (a *API) routes() http.Handler {
+func (a *API) routes() chi.Routes {
 	root := chi.NewRouter()
 	root.NotFound(notFound)
 	root.MethodNotAllowed(notAllowed)
 	root.Mount("/api/v1", a.guarded("admin.token", func() config.Token { return a.o.Config().Admin }, func(r chi.Router) {
 		r.Get("/backends", a.backends)
 		r.Post("/backends/{name}/refresh", a.refresh)
-		r.Post("/backends/{name}/approve", notBuilt)
+		r.Get("/backends/{name}/changes", a.changes)
+		r.Post("/backends/{name}/approve", a.approve)
 		r.Get("/virtual-hosts", a.hosts)
 		r.Get("/virtual-hosts/{host}", a.host)
-		r.Get("/virtual-hosts/{host}/revisions", notBuilt)
-		r.Post("/virtual-hosts/{host}/rollback", notBuilt)
+		r.Get("/virtual-hosts/{host}/revisions", a.revisions)
+		r.Get("/virtual-hosts/{host}/revisions/{revision}", a.revision)
+		r.Get("/virtual-hosts/{host}/revisions/{revision}/diff", a.difference)
+		r.Post("/virtual-hosts/{host}/rollback", a.rollback)
+		r.Get("/openapi.json", a.openAPI)
 		r.Get("/problems", a.problems)
 		r.Get("/dataplanes", a.dataplanes)
 		r.Get("/leases", a.leases)

@@ -39,6 +39,7 @@ type world struct {
 	refreshed []routes.BackendID
 	host      *routestest.HostBuilder
 	boardErr  error
+	store     *routestest.Memory
 	revoked   []routes.Revocation
 	revokeErr error
 }
@@ -86,6 +87,7 @@ var checked = time.Date(2026, 11, 30, 12, 0, 0, 0, time.UTC)
 
 func newWorld() *world {
 	return &world{
+		store: routestest.NewMemory(),
 		catalogs: map[routes.BackendID]*catalog.Catalog{"up": {
 			Backend: "up", Protocol: "2025-11-25", Handshake: routes.HandshakeRequired, Taken: checked,
 			Tools:   catalog.List{Items: []catalog.Item{{Name: "x"}, {Name: "bad", Reject: "no"}}},
@@ -103,7 +105,7 @@ func newWorld() *world {
 func newAPI(t *testing.T, w *world, cfg *config.Config) *API {
 	t.Helper()
 	a, err := New(Options{
-		Config: func() *config.Config { return cfg }, Source: w, Published: w, Board: w, Revoker: w, Revoked: w, Owner: "me",
+		Config: func() *config.Config { return cfg }, Source: w, Published: w, Board: w, Record: w.store, Decider: w.store, Revoker: w, Revoked: w, Owner: "me",
 		Problems: func() []compile.Problem {
 			return []compile.Problem{
 				{Code: "name_taken", Host: "acme", Backend: "b", Subject: "gh__y", Text: "taken"},
@@ -253,9 +255,12 @@ func TestRefusals(t *testing.T) {
 		"GET /api/v1/explain?host=acme&tool=x&tool=y":   {400, "bad_request"},
 		"GET /api/v1/dataplanes":                        {503, "store_unavailable"},
 		"GET /api/v1/leases":                            {503, "store_unavailable"},
-		"GET /api/v1/virtual-hosts/acme/revisions":      {501, "not_implemented"},
-		"POST /api/v1/virtual-hosts/acme/rollback":      {501, "not_implemented"},
-		"POST /api/v1/backends/up/approve":              {501, "not_implemented"},
+		"GET /api/v1/virtual-hosts/nobody/revisions":    {404, "unknown_host"},
+		"GET /api/v1/virtual-hosts/nobody/revisions/1":  {404, "unknown_host"},
+		"POST /api/v1/virtual-hosts/acme/rollback":      {400, "bad_request"},
+		"POST /api/v1/backends/up/approve":              {409, "not_pinned"},
+		"GET /api/v1/backends/nobody/changes":           {404, "unknown_backend"},
+		"GET /api/v1/backends/down/changes":             {409, "backend_unheard"},
 		"GET /api/v1/tasks?host=acme":                   {501, "not_implemented"},
 	} {
 		got := ask(api, request, "Bearer "+adminToken)
@@ -315,8 +320,8 @@ func TestEveryDocumentedEndpointExists(t *testing.T) {
 		if strings.Contains(request, "/internal/") {
 			token = internalToken
 		}
-		if got := ask(api, request, "Bearer "+token); got.Code == 404 || got.Code == 405 {
-			t.Errorf("%s: %d", request, got.Code)
+		if got := ask(api, request, "Bearer "+token); got.Code == 405 || got.Code == 404 && errorCode(t, got) == "not_found" {
+			t.Errorf("%s: %d %s", request, got.Code, got.Body)
 		}
 		if got := ask(api, request, ""); got.Code != 401 {
 			t.Errorf("%s without a token: %d", request, got.Code)

@@ -116,10 +116,15 @@ func TestExplain(t *testing.T) {
 `},
 		"no route": {status: 200,
 			body: `{"host":"acme","kind":"tool","name":"x","found":false,"reason":"nobody offers it","tried":[{"rule":"x*","backend":"b","outcome":"denied"}],
+				"held":{"version":{"revision":3}},"steps":[{"step":"filter","backend":"b","upstream":"up","outcome":"stops","text":"deny: it is"},
+				{"step":"backend","outcome":"notes","text":"so it is"}],
 				"problems":[{"code":"name_taken","backend":"b","text":"a holds it"}]}`,
 			want: `tool "x" of virtual host acme (epoch 0, revision 0)
   goes nowhere: nobody offers it
   tried "x*" of b: denied
+  the host is held at revision 3; without that, the steps below would decide
+  filter stops (backend b, "up"): deny: it is
+  backend notes: so it is
   problem name_taken (backend b): a holds it
 `},
 		"as it came":       {status: 200, body: found, args: []string{"--json"}, want: found},

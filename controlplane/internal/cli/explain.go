@@ -43,7 +43,7 @@ func explain(ctx context.Context, env Env, c command, args []string) error {
 	flags.StringVar(&q.caFile, "ca-file", "", "PEM `FILE` of the authorities that may have signed the API's certificate")
 	flags.StringVar(&host, "host", "", "virtual `HOST`")
 	flags.BoolVar(&q.raw, "json", false, "print the API's JSON")
-	for _, kind := range []string{"tool", "prompt", "resource"} {
+	for _, kind := range []string{"tool", "prompt", "resource", "template"} {
 		names[kind] = flags.String(kind, "", "`NAME` of a "+kind+", as a client sees it")
 	}
 	if err := c.parse(flags, args, env); err != nil {
@@ -59,7 +59,7 @@ func explain(ctx context.Context, env Env, c command, args []string) error {
 		}
 	}
 	if len(q.query) != 2 {
-		return badUsage("give exactly one of --tool, --prompt and --resource")
+		return badUsage("give exactly one of --tool, --prompt, --resource and --template")
 	}
 	q.token = cmp.Or(q.token, env.Getenv(tokenVariable))
 	if q.token == "" {
@@ -162,6 +162,18 @@ type answer struct {
 		Backend string `json:"backend"`
 		Outcome string `json:"outcome"`
 	} `json:"tried"`
+	Held *struct {
+		Version struct {
+			Revision uint64 `json:"revision"`
+		} `json:"version"`
+	} `json:"held"`
+	Steps []struct {
+		Step     string `json:"step"`
+		Backend  string `json:"backend"`
+		Upstream string `json:"upstream"`
+		Outcome  string `json:"outcome"`
+		Text     string `json:"text"`
+	} `json:"steps"`
 	Problems []struct {
 		Code    string `json:"code"`
 		Backend string `json:"backend"`
@@ -188,6 +200,20 @@ func (a *answer) String() string {
 	}
 	for _, t := range a.Tried {
 		fmt.Fprintf(&b, "  tried %q of %s: %s\n", t.Rule, t.Backend, t.Outcome)
+	}
+	if a.Held != nil {
+		fmt.Fprintf(&b, "  the host is held at revision %d; without that, the steps below would decide\n", a.Held.Version.Revision)
+	}
+	for _, s := range a.Steps {
+		fmt.Fprintf(&b, "  %s %s", s.Step, s.Outcome)
+		if s.Backend != "" {
+			fmt.Fprintf(&b, " (backend %s", s.Backend)
+			if s.Upstream != "" {
+				fmt.Fprintf(&b, ", %q", s.Upstream)
+			}
+			b.WriteString(")")
+		}
+		fmt.Fprintf(&b, ": %s\n", s.Text)
 	}
 	for _, p := range a.Problems {
 		fmt.Fprintf(&b, "  problem %s", p.Code)
