@@ -50,6 +50,8 @@ func (s *Server) Run(ctx context.Context) error {
 	stopOps, opsStopped := context.WithCancel(context.WithoutCancel(ctx))
 	defer opsStopped()
 
+	part(s.sources.Run)
+	part(s.followSources)
 	part(s.discover)
 	part(s.published.Run)
 	part(s.publisher.Run)

@@ -10,6 +10,7 @@ import (
 	"io"
 	"net/http"
 	"os"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -25,6 +26,7 @@ import (
 	"github.com/weir-mcp/weir/controlplane/internal/discovery"
 	"github.com/weir-mcp/weir/controlplane/internal/listing"
 	"github.com/weir-mcp/weir/controlplane/internal/publish"
+	"github.com/weir-mcp/weir/controlplane/internal/source"
 	"github.com/weir-mcp/weir/controlplane/internal/watch"
 	"github.com/weir-mcp/weir/deploy/process"
 	"github.com/weir-mcp/weir/routes"
@@ -44,6 +46,8 @@ type Options struct {
 	Warnings []config.Warning
 	// Stderr gets the ready line; nil: it is not written.
 	Stderr io.Writer
+	// Sources are kinds of discovery sources beside those that are always there (http), by the name that the config gives them.
+	Sources map[string]source.Opener
 	// NoListeners: the server opens no listener of its own; Handler and AdminHandler are served by somebody else.
 	NoListeners bool
 }
@@ -56,6 +60,7 @@ type Server struct {
 	redis     redis.UniversalClient
 	reader    *redisstore.Reader
 	egress    *egress.Client
+	sources   *source.Watcher
 	discovery *discovery.Discoverer
 	published *listing.Store
 	publisher *publish.Controller
@@ -70,6 +75,10 @@ type Server struct {
 	config    atomic.Pointer[Config]
 	front     atomic.Pointer[front] // what depends on the config between a client and the lists
 	changed   chan struct{}         // capacity 1: another front is in force
+
+	applying  sync.Mutex             // held while config and sources are merged anew
+	merged    atomic.Pointer[merged] // what they make together
+	delivered chan struct{}          // capacity 1: a source has other backends
 	problems  atomic.Pointer[[]compile.Problem]
 
 	draining atomic.Bool
@@ -79,7 +88,7 @@ type Server struct {
 // New checks cfg and builds the server; it starts nothing and connects to nothing. The parts are built in the order in which
 // they depend on each other.
 func New(cfg *Config, o Options) (_ *Server, err error) {
-	s := &Server{o: o, log: cmp.Or(o.Log, zap.NewNop()), changed: make(chan struct{}, 1), ready: make(chan struct{})}
+	s := &Server{o: o, log: cmp.Or(o.Log, zap.NewNop()), changed: make(chan struct{}, 1), delivered: make(chan struct{}, 1), ready: make(chan struct{})}
 	if s.o.Registry == nil {
 		s.o.Registry = prometheus.NewRegistry()
 		s.o.Registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
@@ -98,6 +107,9 @@ func New(cfg *Config, o Options) (_ *Server, err error) {
 		return nil, err
 	}
 	if s.egress, err = egress.New(egress.Options{Expand: secrets.Expand, Name: "weir", Version: process.BuildVersion()}); err != nil {
+		return nil, err
+	}
+	if s.sources, err = s.newSources(secrets.Expand); err != nil {
 		return nil, err
 	}
 	s.discovery, err = discovery.New(discovery.Options{
@@ -156,7 +168,7 @@ func New(cfg *Config, o Options) (_ *Server, err error) {
 		return nil, err
 	}
 	s.admin, err = admin.New(admin.Options{
-		Config: s.config.Load, Source: s.discovery, Published: s.published, Board: s.reader, Problems: s.allProblems,
+		Config: func() *Config { return s.merged.Load().config }, Source: s.discovery, Published: s.published, Board: s.reader, Problems: s.allProblems,
 		Record: s.reader, Decider: writer,
 		Revoker: writer, Revoked: s.revocations,
 		Owner: owner, Log: s.log.Named("admin"),
@@ -232,9 +244,9 @@ func (s *Server) readiness() (map[string]any, error) {
 	}
 }
 
-// allProblems are those of the config, then those of compiling and publishing.
+// allProblems are those of the config, of its sources, then those of compiling and publishing.
 func (s *Server) allProblems() []compile.Problem {
-	return append(append([]compile.Problem{}, *s.problems.Load()...), s.publisher.State().Problems...)
+	return slices.Concat(*s.problems.Load(), s.sources.Problems(), s.merged.Load().problems, s.publisher.State().Problems)
 }
 
 // ownerName tells processes apart in the lease, also those that restart under one name.
