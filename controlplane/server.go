@@ -160,6 +160,7 @@ func New(cfg *Config, o Options) (_ *Server, err error) {
 	}
 	s.lists, err = listing.NewServer(listing.ServerOptions{
 		Store: s.published, Backends: s.egress, Listen: listen, Public: cfg.NoAuth, Log: s.log.Named("listing"), Registry: s.o.Registry,
+		PageSize: func() int { return s.config.Load().Listing.PageSize },
 	})
 	if err != nil {
 		return nil, err

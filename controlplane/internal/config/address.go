@@ -117,6 +117,9 @@ const (
 	maxParallel = 1024
 )
 
+// maxPageSize bounds a page of a list, which has a bound in bytes too.
+const maxPageSize = 10_000
+
 func (c *checker) discovery(d Discovery) {
 	if d.Interval < minInterval {
 		c.fault("discovery.interval", "%v is under %v", d.Interval, minInterval)

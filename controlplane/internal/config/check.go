@@ -49,6 +49,7 @@ func (c *checker) config(f *file) *Config {
 		Auth:           f.Auth,
 		ConfigVersion:  f.ConfigVersion,
 		Discovery:      Discovery(f.Discovery),
+		Listing:        Listing(f.Listing),
 		LogLevel:       f.LogLevel,
 	}
 	c.distinct(cfg)
@@ -67,6 +68,9 @@ func (c *checker) config(f *file) *Config {
 		c.fault("config_version", "%d is negative", f.ConfigVersion)
 	}
 	c.discovery(cfg.Discovery)
+	if n := cfg.Listing.PageSize; n < 1 || n > maxPageSize {
+		c.fault("listing.page_size", "%d is not between 1 and %d", n, maxPageSize)
+	}
 	if !slices.Contains([]string{"debug", "info", "warn", "error"}, f.LogLevel) {
 		c.fault("log_level", "%q is none of debug, info, warn, error", f.LogLevel)
 	}

@@ -34,6 +34,7 @@ type Config struct {
 	Auth                         access.Config
 	ConfigVersion                int64
 	Discovery                    Discovery
+	Listing                      Listing
 	Sources                      []Source      // in the order of the file
 	Backends                     []Backend     // in the order of the file; then what sources named, by id
 	VirtualHosts                 []VirtualHost // in the order of the file
@@ -69,6 +70,11 @@ type Discovery struct {
 	Interval time.Duration // between two rounds of one backend
 	Timeout  time.Duration // of one round of one backend
 	Parallel int           // backends asked at once
+}
+
+// Listing is how lists are served.
+type Listing struct {
+	PageSize int // items on a page at most; positive
 }
 
 // Backend is one entry of backends: as routes needs it.

@@ -98,6 +98,7 @@ plugins:
   - {name: off, kind: secrets, hooks: [tool_post], mode: disabled, priority: 10, timeout: 50ms, when: {hosts: [zz]},
      settings: {action: redact, n: 0x10, when: 2020-01-01, deep: [{x: null, y: 1.5, z: true}]}}
 log_level: warn
+listing: {page_size: 50}
 `))
 	if err != nil {
 		t.Fatal(err)
@@ -115,6 +116,7 @@ log_level: warn
 		}},
 		ConfigVersion: 7,
 		Discovery:     Discovery{Interval: 30 * time.Second, Timeout: 10 * time.Second, Parallel: 4},
+		Listing:       Listing{PageSize: 50},
 		Backends: []Backend{
 			{ID: "zeta", Pin: "off", Route: routes.Backend{
 				URL: "http://127.0.0.1:7001/mcp", PassthroughHeaders: []string{"X-Request-Id"},
@@ -165,7 +167,7 @@ func TestParseDefaults(t *testing.T) {
 	want := &Config{
 		Redis:  redisstore.Config{URL: "redis://127.0.0.1:6379/0", KeyPrefix: "weir:"},
 		Listen: "127.0.0.1:8081", AdminListen: "127.0.0.1:8082", OpsListen: "127.0.0.1:9081",
-		Discovery: Discovery{Interval: time.Minute, Timeout: 10 * time.Second, Parallel: 16}, LogLevel: "info",
+		Discovery: Discovery{Interval: time.Minute, Timeout: 10 * time.Second, Parallel: 16}, Listing: Listing{PageSize: 1000}, LogLevel: "info",
 	}
 	if diff := cmp.Diff(want, cfg, cmp.FilterPath(func(p cmp.Path) bool { return p.String() == "Auth" }, cmp.Ignore())); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
@@ -179,7 +181,7 @@ func TestParseFaults(t *testing.T) {
 		want []string
 	}{
 		"every kind of problem at once, in the order of the lines": {
-			doc: "lisen: x\nlisten: nowhere\ndiscovery: {interval: soon, parallel: 0}\nbackends:\n  A: {url: 'ftp://x', tiemouts: {}}\n",
+			doc: "lisen: x\nlisten: nowhere\ndiscovery: {interval: soon, parallel: 0}\nbackends:\n  A: {url: 'ftp://x', tiemouts: {}}\nlisting: {page_size: 0}\n",
 			want: []string{
 				"line 3: field lisen not found",
 				`line 4: listen: "nowhere" is not HOST:PORT`,
@@ -188,6 +190,7 @@ func TestParseFaults(t *testing.T) {
 				"line 7: field tiemouts not found in A",
 				`line 7: backends.A: "A" can't name a backend: want 1 to 63 of a-z, 0-9, '.', '_' and '-', a letter or digit first and last`,
 				"line 7: backends.A.url: is not an http or https URL",
+				"line 8: listing.page_size: 0 is not between 1 and 10000",
 			}},
 		"listeners": {
 			doc: "listen: 127.0.0.1:99999\nadmin_listen: 127.0.0.1:1\nops_listen: 127.0.0.1:1\n",

@@ -27,6 +27,7 @@ type file struct {
 	Auth           access.Config         `yaml:"auth"`
 	ConfigVersion  int64                 `yaml:"config_version"`
 	Discovery      discoveryBlock        `yaml:"discovery"`
+	Listing        listingBlock          `yaml:"listing"`
 	Sources        ordered[sourceBlock]  `yaml:"sources"`
 	Backends       ordered[backendBlock] `yaml:"backends"`
 	VirtualHosts   ordered[hostBlock]    `yaml:"virtual_hosts"`
@@ -42,6 +43,7 @@ const (
 	defaultInterval    = time.Minute
 	defaultTimeout     = 10 * time.Second
 	defaultParallel    = 16
+	defaultPageSize    = 1000
 	defaultKeyPrefix   = "weir:"
 )
 
@@ -51,6 +53,7 @@ func defaults() file {
 		Listen: defaultListen, AdminListen: defaultAdminListen,
 		OpsListen: defaultOpsListen,
 		Discovery: discoveryBlock{Interval: defaultInterval, Timeout: defaultTimeout, Parallel: defaultParallel},
+		Listing:   listingBlock{PageSize: defaultPageSize},
 		LogLevel:  "info",
 	}
 }
@@ -83,6 +86,10 @@ type kubernetesSourceBlock struct {
 	Kubeconfig string `yaml:"kubeconfig"`
 	Namespace  string `yaml:"namespace"`
 	Selector   string `yaml:"selector"`
+}
+
+type listingBlock struct {
+	PageSize int `yaml:"page_size"`
 }
 
 type backendBlock struct {

@@ -28,6 +28,7 @@ type bench struct {
 	lease    routes.Lease
 	revision uint64
 	store    *Store
+	server   *Server
 	endpoint http.Handler
 }
 
@@ -53,6 +54,7 @@ func newBench(t *testing.T, public bool) *bench {
 	if err != nil {
 		t.Fatal(err)
 	}
+	b.server = s
 	b.endpoint, err = wire.NewEndpoint(wire.Options{Auth: tokens{}, Resolve: s.Resolve, Dispatch: s.Dispatch, PublicURL: "https://mcp.example"})
 	if err != nil {
 		t.Fatal(err)

@@ -11,8 +11,8 @@ import (
 
 // Bounds of one page. They are generous: many clients ask for the first page only.
 const (
-	pageItems = 1000
-	pageBytes = 4 << 20
+	defaultPageSize = 1000 // items
+	pageBytes       = 4 << 20
 )
 
 // listMethod is what differs between the four lists.
@@ -59,8 +59,9 @@ func (s *Server) list(v *view, m listMethod, r *wire.Request) (json.RawMessage, 
 // page builds the result from the entry at offset on.
 func (s *Server) page(v *view, m listMethod, offset int, scopes access.Scopes, era wire.Era) json.RawMessage {
 	k := &v.kinds[m.kind]
+	items := s.pageSize()
 	size := 512
-	for i := offset; i < len(k.entries) && i < offset+pageItems && size < pageBytes; i++ {
+	for i := offset; i < len(k.entries) && i < offset+items && size < pageBytes; i++ {
 		size += k.entries[i].size() + 1
 	}
 	b := append(make([]byte, 0, size), '{')
@@ -74,7 +75,7 @@ func (s *Server) page(v *view, m listMethod, offset int, scopes access.Scopes, e
 		if !scopes.Allows(m.kind, e.name) {
 			continue
 		}
-		if shown == pageItems || shown > 0 && len(b)-begin+e.size() > pageBytes {
+		if shown == items || shown > 0 && len(b)-begin+e.size() > pageBytes {
 			break
 		}
 		if shown > 0 {

@@ -29,6 +29,8 @@ type ServerOptions struct {
 	// Backends makes the calls of completion/complete; nil: that method is not served.
 	Backends Backends
 	Listen   ListenOptions
+	// PageSize is how many items a page of a list has at most; it is asked for each. Nil, zero and less mean 1000.
+	PageSize func() int
 	// Public: results are the same for every caller, since there is no auth. False: cacheScope is private.
 	Public   bool
 	Log      *zap.Logger
@@ -39,6 +41,7 @@ type ServerOptions struct {
 type Server struct {
 	store       *Store
 	backends    Backends // nil: there are none
+	pageSize    func() int
 	slots       *slots
 	completions *prometheus.CounterVec
 	listeners   *listeners
@@ -51,7 +54,7 @@ func NewServer(o ServerOptions) (*Server, error) {
 	if o.Store == nil {
 		return nil, errors.New("listing: Store is required")
 	}
-	s := &Server{store: o.Store, backends: o.Backends, slots: newSlots(), cacheScope: "private", log: o.Log}
+	s := &Server{store: o.Store, backends: o.Backends, pageSize: pageSize(o.PageSize), slots: newSlots(), cacheScope: "private", log: o.Log}
 	if o.Public {
 		s.cacheScope = "public"
 	}
@@ -65,6 +68,18 @@ func NewServer(o ServerOptions) (*Server, error) {
 		return nil, fmt.Errorf("listing: %w", err)
 	}
 	return s, nil
+}
+
+// pageSize gives sizes their default.
+func pageSize(of func() int) func() int {
+	return func() int {
+		if of != nil {
+			if n := of(); n > 0 {
+				return n
+			}
+		}
+		return defaultPageSize
+	}
 }
 
 // Resolve finds a host's table: wire.Options.Resolve.
