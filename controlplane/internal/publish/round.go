@@ -312,8 +312,12 @@ func (c *Controller) encodeHosts() {
 	})
 }
 
-// removeCatalogs drops catalogs of backends that the config has no more; no host refers to them now.
+// removeCatalogs drops catalogs of backends that the config has no more; no host refers to them now. While a source has yet to
+// speak, that can't be known.
 func (c *Controller) removeCatalogs(ctx context.Context, conf *config.Config) error {
+	if conf.Awaiting {
+		return nil
+	}
 	if conf.Awaiting {
 		return nil
 	}
