@@ -42,7 +42,7 @@ func (s *Server) newFront(cfg *Config) (*front, error) {
 		},
 	}
 	if cfg.NoAuth {
-		o.Anonymous = access.Anonymous(anonymousHost(cfg))
+		o.Anonymous = access.Anonymous(AnonymousHost(cfg))
 	} else {
 		if f.verifier == nil {
 			var err error
@@ -122,8 +122,8 @@ func loopback(listen string) bool {
 	return err == nil && process.IsLoopback(addr)
 }
 
-// anonymousHost is the host that everybody may use where there is no auth: "default", or else the first one.
-func anonymousHost(cfg *Config) routes.HostID {
+// AnonymousHost is the virtual host that everybody may use where there is no auth: "default", or else the first one.
+func AnonymousHost(cfg *Config) routes.HostID {
 	const name = "default"
 	hosts := cfg.VirtualHosts
 	if len(hosts) == 0 || slices.ContainsFunc(hosts, func(h config.VirtualHost) bool { return h.ID == name }) {

@@ -75,6 +75,7 @@ func loadConfigs(path string, s setting, warn func(string)) (*configs, error) {
 		return nil, err
 	}
 	out.control.NoAuth, out.data.NoAuth = s.noAuth, s.noAuth
+	out.data.NoAuthHost = controlplane.AnonymousHost(control) // or a caller would list one host and call another
 	if len(control.VirtualHosts) > 0 {
 		out.host = string(control.VirtualHosts[0].ID)
 	}

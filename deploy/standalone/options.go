@@ -41,6 +41,9 @@ type Backend struct {
 // errHelp: usage was asked for and printed.
 var errHelp = errors.New("help")
 
+// errVersion: the version was asked for.
+var errVersion = errors.New("version")
+
 // ParseOptions reads the command line. Mistakes are errors that name the flag; usage goes to w.
 func ParseOptions(args []string, w io.Writer) (*Options, error) {
 	o := &Options{}
@@ -52,6 +55,7 @@ func ParseOptions(args []string, w io.Writer) (*Options, error) {
 	fs.StringVar(&o.Redis, "redis", "", "`URL` of a Redis; by default one is embedded")
 	fs.BoolVar(&o.NoAuth, "no-auth", false, "serve everybody without a token (loopback only)")
 	fs.StringVar(&o.LogLevel, "log-level", "warn", "`LEVEL`: debug, info, warn or error")
+	version := fs.Bool("version", false, "print the version and exit")
 	var targets []string // looked at later: the flag package's own errors repeat the value, and a URL may hold a password
 	fs.Func("backend", "put `NAME=URL` (or URL) behind the gateway; NAME__ is put before its names; repeatable", func(v string) error {
 		targets = append(targets, v)
@@ -65,6 +69,8 @@ func ParseOptions(args []string, w io.Writer) (*Options, error) {
 		return nil, errHelp
 	case err != nil:
 		return nil, err
+	case *version:
+		return nil, errVersion
 	case fs.NArg() > 0:
 		return nil, fmt.Errorf("unexpected argument %q (backends are given as --backend NAME=URL)", fs.Arg(0))
 	}

@@ -20,12 +20,16 @@ import (
 	"github.com/weir-mcp/weir/dataplane"
 	"github.com/weir-mcp/weir/deploy/process"
 	"github.com/weir-mcp/weir/deploy/standalone/demo"
+	"github.com/weir-mcp/weir/routes/redisstore"
 )
 
 // Main reads the command line and runs until ctx ends. A bad flag or file is a *process.ConfigError.
 func Main(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	o, err := ParseOptions(args, stdout)
 	switch {
+	case errors.Is(err, errVersion):
+		_, err := fmt.Fprintln(stdout, process.VersionLine("weir-standalone"))
+		return err
 	case errors.Is(err, errHelp):
 		return nil
 	case err != nil:
@@ -41,6 +45,7 @@ func Run(ctx context.Context, o *Options, stdout, stderr io.Writer) (err error) 
 	if err != nil {
 		return &process.ConfigError{Err: err}
 	}
+	redisstore.SilenceClients() // what matters of it comes back as errors
 	ln, err := process.Listen(o.Listen, process.ListenTLS{})
 	if err != nil {
 		return fmt.Errorf("--listen: %w", err)
