@@ -81,10 +81,6 @@ type Server struct {
 	delivered chan struct{}          // capacity 1: a source has other backends
 	problems  atomic.Pointer[[]compile.Problem]
 
-	applying  sync.Mutex             // held while config and sources are merged anew
-	merged    atomic.Pointer[merged] // what they make together
-	delivered chan struct{}          // capacity 1: a source has other backends
-
 	draining atomic.Bool
 	ready    chan struct{}
 }

@@ -318,9 +318,6 @@ func (c *Controller) removeCatalogs(ctx context.Context, conf *config.Config) er
 	if conf.Awaiting {
 		return nil
 	}
-	if conf.Awaiting {
-		return nil
-	}
 	keep := make(map[routes.BackendID]bool, len(conf.Backends))
 	for _, backend := range conf.Backends {
 		keep[backend.ID] = true
