@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
 	"io"
 	"net/http"
@@ -121,6 +122,11 @@ func (c *call) relayStream(body io.Reader, limit int64) *wire.Error {
 	events := wire.NewEventReader(body, limit)
 	for {
 		doc, err := events.Next()
+		if err != nil && c.r.Method == "subscriptions/listen" && errors.Is(context.Cause(c.ctx), ErrStopping) {
+			c.outcome = "stopping"
+			c.w.Result(endOfStream(c.r.ID))
+			return nil
+		}
 		if err != nil {
 			return c.controlPlaneFailed(wire.ReasonReset, err)
 		}
@@ -137,6 +143,13 @@ func (c *call) relayStream(body io.Reader, limit int64) *wire.Error {
 		}
 		c.events++
 	}
+}
+
+// endOfStream is the result that ends a subscription in an orderly way.
+// Source: MCP 2026-07-28, basic/patterns/subscriptions (Graceful Closure).
+func endOfStream(id json.RawMessage) json.RawMessage {
+	meta := wire.Object{{Name: "io.modelcontextprotocol/subscriptionId", Value: id}}
+	return wire.Object{{Name: "resultType", Value: wire.Quote("complete")}, {Name: "_meta", Value: meta.Append(nil)}}.Append(nil)
 }
 
 func (c *call) controlPlaneFailed(reason string, err error) *wire.Error {
