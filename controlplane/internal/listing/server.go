@@ -16,8 +16,8 @@ import (
 )
 
 const (
-	// defaultTTL is the ttlMs of a list whose backends say nothing: about what a publish takes. Until list changes are announced
-	// to clients, they learn of one by asking again.
+	// defaultTTL is the ttlMs of a list whose backends say nothing: about what a publish takes. Clients that do not listen learn of a
+	// change by asking again.
 	defaultTTL = time.Second
 	// discoverTTL is the ttlMs of server/discover, as the dataplane answers it: capabilities change when a backend joins or leaves.
 	discoverTTL = time.Minute
