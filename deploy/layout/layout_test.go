@@ -70,6 +70,11 @@ var rules = map[string]rule{
 		never: []string{"github.com/redis", module + "/dataplane/internal/call"},
 		why:   "the call handler joins them",
 	},
+	"only the program links the cluster's client": {
+		of:    []string{"=controlplane", "controlplane/internal", "dataplane", "deploy", "routes"},
+		never: []string{module + "/controlplane/internal/source/kubernetes"},
+		why:   "it is most of the program's dependencies; controlplane/cmd passes it in by controlplane.Options",
+	},
 	"a call knows no Redis": {
 		of: []string{"dataplane/internal/call"}, never: []string{"github.com/redis", module + "/routes/redisstore"},
 		why: "the dataplane's hot path reads immutable snapshots through local interfaces",

@@ -9,6 +9,7 @@ import (
 	"io"
 	"strings"
 
+	"github.com/weir-mcp/weir/controlplane/internal/source"
 	"github.com/weir-mcp/weir/deploy/process"
 )
 
@@ -16,6 +17,8 @@ import (
 type Env struct {
 	Stdout, Stderr io.Writer
 	Getenv         func(string) string
+	// Sources are kinds of discovery sources beside those that are always there; see controlplane.Options.
+	Sources map[string]source.Opener
 }
 
 // command is one of the program's commands.

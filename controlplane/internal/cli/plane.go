@@ -49,7 +49,7 @@ func runPlane(ctx context.Context, env Env, c command, args []string) error {
 		log.Warn("config", zap.Int("line", w.Line), zap.String("path", w.Path), zap.String("code", w.Code), zap.String("warning", w.Text))
 	}
 	redisstore.SilenceClients() // what matters of it comes back as errors
-	s, err := controlplane.New(cfg, controlplane.Options{Log: log, ConfigPath: *path, Warnings: warnings, Stderr: env.Stderr})
+	s, err := controlplane.New(cfg, controlplane.Options{Log: log, ConfigPath: *path, Warnings: warnings, Sources: env.Sources, Stderr: env.Stderr})
 	if err != nil {
 		return &process.ConfigError{Err: fmt.Errorf("%s: %w", *path, err)}
 	}
