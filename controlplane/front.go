@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"net"
-	"reflect"
 	"slices"
 
 	"go.uber.org/zap"
@@ -26,7 +25,7 @@ type front struct {
 // keys that it has: an identity provider that is away just now would otherwise lock everybody out at a reload.
 func (s *Server) newFront(cfg *Config) (*front, error) {
 	f := &front{}
-	if old := s.front.Load(); old != nil && reflect.DeepEqual(cfg.Auth, s.config.Load().Auth) {
+	if old := s.front.Load(); old != nil && cfg.SameAuth(s.config.Load()) {
 		f.verifier = old.verifier
 	}
 	o := wire.Options{
@@ -64,7 +63,7 @@ func (s *Server) newFront(cfg *Config) (*front, error) {
 
 func (s *Server) newVerifier(cfg *Config) (*access.Verifier, error) {
 	return access.New(access.Options{
-		Config: cfg.Auth, Revoked: s.revocations.Revoked, Confirm: s.revocations.Confirm,
+		Config: cfg.Auth, Secret: cfg.HMACSecret, Revoked: s.revocations.Revoked, Confirm: s.revocations.Confirm,
 		OnError: func(issuer string, err error) {
 			s.log.Warn("keys not refreshed, the last good ones stay", zap.String("issuer", issuer), zap.Error(err))
 		},

@@ -63,7 +63,7 @@ func (c *checker) config(f *file) *Config {
 	for i, h := range f.AllowedHosts {
 		c.host(fmt.Sprintf("allowed_hosts[%d]", i), h)
 	}
-	c.auth(&cfg.Auth, cfg.PublicURL)
+	c.auth(cfg)
 	if f.ConfigVersion < 0 {
 		c.fault("config_version", "%d is negative", f.ConfigVersion)
 	}
@@ -126,17 +126,19 @@ func (c *checker) token(path string, b tokenBlock) Token {
 	return Token{Value: b.Token}
 }
 
-func (c *checker) auth(a *access.Config, publicURL string) {
+func (c *checker) auth(cfg *Config) {
+	a := &cfg.Auth
 	for i := range a.Issuers {
 		is, path := &a.Issuers[i], fmt.Sprintf("auth.issuers[%d]", i)
 		if is.HMACSecret != "" {
+			cfg.remember(is)
 			c.literal(path+".hmac_secret", is.HMACSecret)
 			if !c.own(path+".hmac_secret", &is.HMACSecret) {
 				is.HMACSecret = strings.Repeat("?", access.MinHMACSecret) // its absence is reported; Validate sees to the rest
 			}
 		}
-		if slices.Contains(is.Audiences, access.AudienceResource) && publicURL == "" {
-			c.warn(CodeAuth, path+".audiences", `"resource" without public_url: the URI is taken from what the client says of itself`)
+		if slices.Contains(is.Audiences, access.AudienceResource) && cfg.PublicURL == "" {
+			c.resource(path+".audiences", cfg.Listen)
 		}
 	}
 	c.add(a.Validate("auth"))

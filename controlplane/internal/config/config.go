@@ -41,6 +41,8 @@ type Config struct {
 	Plugins                      []routes.PluginRef
 	// LogLevel is debug, info, warn or error. A reload does not change it.
 	LogLevel string
+	// HMACReferences are the hmac_secrets as the file has them, by issuer: what HMACSecret resolves anew.
+	HMACReferences map[string]string
 	// NoAuth is never set by a file: standalone's --no-auth.
 	NoAuth bool
 	// Awaiting is never set by a file: some source has not had its chance to say what it has, so that what stands published and

@@ -140,7 +140,7 @@ listing: {page_size: 50}
 		Plugins: []routes.PluginRef{{Name: "off", Kind: "secrets", Hooks: []string{"tool_post"}, Mode: "disabled", Priority: 10,
 			Timeout: 50 * time.Millisecond, OnError: "deny", When: routes.PluginCondition{Hosts: []string{"zz"}},
 			Settings: json.RawMessage(`{"action":"redact","deep":[{"x":null,"y":1.5,"z":true}],"n":16,"when":"2020-01-01"}`)}},
-		LogLevel: "warn",
+		LogLevel: "warn", HMACReferences: map[string]string{"dev": "${env:WEIR_T_ADMIN}"},
 	}
 	if diff := cmp.Diff(want, cfg, globs); diff != "" {
 		t.Errorf("config (-want +got):\n%s", diff)

@@ -6,9 +6,11 @@ import (
 	"fmt"
 	"net"
 	"net/url"
+	"slices"
 	"strconv"
 	"time"
 
+	"github.com/weir-mcp/weir/routes/access"
 	"github.com/weir-mcp/weir/routes/secret"
 )
 
@@ -28,7 +30,7 @@ func (c *Config) Check() error {
 		notNegative("fail_closed_after", c.FailClosedAfter),
 	}
 	if !c.NoAuth {
-		errs = append(errs, c.Auth.Validate("auth"))
+		errs = append(errs, c.Auth.Validate("auth"), c.resource())
 	}
 	switch c.DelegatedMethods {
 	case Reject:
@@ -113,6 +115,21 @@ func (c *Config) expand() error {
 	for i := range c.Auth.Issuers {
 		c.hmac[c.Auth.Issuers[i].Issuer] = c.Auth.Issuers[i].HMACSecret
 		one(fmt.Sprintf("auth.issuers[%d].hmac_secret", i), &c.Auth.Issuers[i].HMACSecret)
+	}
+	return errors.Join(errs...)
+}
+
+// resource refuses an audience that the caller could choose: without public_url its URI is built from the Host header.
+func (c *Config) resource() error {
+	host, _, err := net.SplitHostPort(c.Listen)
+	if err != nil || c.PublicURL != "" || host == "localhost" || net.ParseIP(host).IsLoopback() {
+		return nil
+	}
+	var errs []error
+	for i := range c.Auth.Issuers {
+		if slices.Contains(c.Auth.Issuers[i].Audiences, access.AudienceResource) {
+			errs = append(errs, fmt.Errorf(`auth.issuers[%d].audiences: "resource" needs public_url where listen is no loopback address`, i))
+		}
 	}
 	return errors.Join(errs...)
 }
