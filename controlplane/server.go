@@ -182,6 +182,9 @@ func New(cfg *Config, o Options) (_ *Server, err error) {
 		return nil, err
 	}
 	s.use(cfg, f)
+	if err := s.o.Registry.Register(newBackendMetrics(s.discovery.Snapshot, s.allProblems)); err != nil {
+		return nil, err
+	}
 	return s, nil
 }
 
