@@ -20,8 +20,12 @@ import (
 	"github.com/weir-mcp/weir/routes"
 )
 
-// drain is how long running requests may take after the end was asked for.
-const drain = 5 * time.Second
+const (
+	// drain is how long running requests may take after the end was asked for.
+	drain = 5 * time.Second
+	// linger is how long a connection that a dataplane or a front door keeps alive stays open then, so that no list is lost in it.
+	linger = 2 * time.Second
+)
 
 // Run serves until ctx ends or a part fails; everything that it started has ended when it returns. It may be called once.
 func (s *Server) Run(ctx context.Context) error {
@@ -65,7 +69,7 @@ func (s *Server) Run(ctx context.Context) error {
 		mcp := process.NewServer(s.Handler(), s.log)
 		adm := process.NewServer(s.AdminHandler(), s.log)
 		ops := process.NewServer(process.OpsHandler(s.o.Registry, s.readiness), s.log)
-		part(func(ctx context.Context) error { return process.Serve(ctx, mcp, listeners.mcp, cut) })
+		part(func(ctx context.Context) error { return process.ServeLingering(ctx, mcp, listeners.mcp, cut, linger) })
 		part(func(ctx context.Context) error { return process.Serve(ctx, adm, listeners.admin, cut) })
 		part(func(ctx context.Context) error { return s.sayReady(ctx, listeners) })
 		g.Go(func() error { return process.Serve(stopOps, ops, listeners.ops, cut) })

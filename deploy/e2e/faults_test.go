@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 )
@@ -93,6 +94,9 @@ func TestPairPublishesChangesQuickly(t *testing.T) {
 func TestPairSurvivesTheDeathOfADataplane(t *testing.T) {
 	t.Parallel()
 	p := newThreeBackends(t)
+	if err := p.data[1].cmd.Process.Signal(syscall.SIGHUP); err != nil { // means nothing to a dataplane, and must not end it
+		t.Fatal(err)
+	}
 	p.data[0].kill()
 	for range 10 {
 		if err := serves(p.client(t, 1, "acme", "2026-07-28"), "a__whoami", "alpha"); err != nil {

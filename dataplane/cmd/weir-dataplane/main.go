@@ -7,15 +7,16 @@ import (
 	"flag"
 	"fmt"
 	"os"
-
-	"github.com/redis/go-redis/v9"
-	"go.uber.org/zap"
+	"os/signal"
+	"syscall"
 
 	"github.com/weir-mcp/weir/dataplane"
 	"github.com/weir-mcp/weir/deploy/process"
+	"github.com/weir-mcp/weir/routes/redisstore"
 )
 
 func main() {
+	signal.Ignore(syscall.SIGHUP) // meant for the control plane: files are re-read when they change, and calls must not be cut
 	os.Exit(process.Main("weir-dataplane", func(ctx context.Context) error { return run(ctx, os.Args[1:]) }))
 }
 
@@ -43,17 +44,10 @@ func run(ctx context.Context, args []string) error {
 		return &process.ConfigError{Err: err}
 	}
 	defer func() { _ = log.Sync() }() // stderr can't always be synced; there is nothing left to tell
-	redis.SetLogger(redisLog{log.Named("redis")})
+	redisstore.SilenceClients() // what matters of it comes back as errors
 	s, err := dataplane.New(cfg, dataplane.Options{Log: log, Stderr: os.Stderr})
 	if err != nil {
 		return &process.ConfigError{Err: err}
 	}
 	return s.Run(ctx)
-}
-
-// redisLog keeps the client library's own words out of the JSON lines, unless somebody looks for them.
-type redisLog struct{ log *zap.Logger }
-
-func (l redisLog) Printf(_ context.Context, format string, v ...any) {
-	l.log.Debug(fmt.Sprintf(format, v...))
 }
