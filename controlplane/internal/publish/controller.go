@@ -36,6 +36,7 @@ type Documents interface {
 type StandingHosts interface {
 	Index(ctx context.Context) (map[routes.HostID]routes.HostEntry, routes.Meta, error)
 	Hosts(ctx context.Context, ids []routes.HostID) (map[routes.HostID]routes.HostRecord, error)
+	Lost(ctx context.Context, hosts []routes.HostID, backends []routes.BackendID) ([]routes.HostID, []routes.BackendID, error)
 }
 
 // StandingCatalogs is what stands published of backends; *redisstore.Reader again.
@@ -76,6 +77,7 @@ type Options struct {
 	Patience time.Duration // longest wait for quiet: 200ms
 	Settle   time.Duration // longest wait for the first round of discovery: 15s
 	Retry    time.Duration // after a round that failed: 500ms
+	Verify   time.Duration // between two looks for keys that vanished: 30s
 }
 
 // Controller keeps the store in step. Safe for concurrent use.
@@ -88,6 +90,7 @@ type Controller struct {
 	wake   chan struct{} // capacity 1: something may have changed
 
 	term     atomic.Pointer[term]  // nil: this replica does not lead
+	refused  atomic.Pointer[error] // why it does not, as of the latest try; nil: it leads, or has not tried
 	state    atomic.Pointer[State] // never nil
 	complete chan struct{}         // closed when this replica first published everything
 
@@ -131,6 +134,7 @@ func New(o Options) (*Controller, error) {
 	o.Patience = cmp.Or(o.Patience, 200*time.Millisecond)
 	o.Settle = cmp.Or(o.Settle, 15*time.Second)
 	o.Retry = cmp.Or(o.Retry, 500*time.Millisecond)
+	o.Verify = cmp.Or(o.Verify, 30*time.Second)
 	if o.Renew >= o.LeaseTTL {
 		return nil, fmt.Errorf("publish: Renew %v must be below LeaseTTL %v", o.Renew, o.LeaseTTL)
 	}
@@ -167,6 +171,15 @@ func (c *Controller) Notify() {
 // State returns the latest state.
 func (c *Controller) State() *State { return c.state.Load() }
 
+// NotLeading returns why this replica does not lead, as of its latest try: routes.ErrNotLeader where another one does, with
+// routes.ErrConfigOutdated beside it where its config_version is too low; nil while it leads, and before it tried.
+func (c *Controller) NotLeading() error {
+	if err := c.refused.Load(); err != nil {
+		return *err
+	}
+	return nil
+}
+
 // Complete is closed once this replica, leading, has published everything.
 func (c *Controller) Complete() <-chan struct{} { return c.complete }
 
@@ -187,6 +200,8 @@ func (c *Controller) publish(ctx context.Context) error {
 	defer settle.Stop()
 	retry := time.NewTimer(0) // the first round needs no change
 	defer retry.Stop()
+	verify := time.NewTicker(c.o.Verify)
+	defer verify.Stop()
 	firstRound := c.o.Source.FirstRound()
 	for {
 		select {
@@ -197,6 +212,14 @@ func (c *Controller) publish(ctx context.Context) error {
 		case <-settle.C:
 			c.settled = true
 		case <-retry.C:
+		case <-verify.C:
+			gone, err := c.verify(ctx)
+			if err != nil && ctx.Err() == nil {
+				c.log.Warn("not looked for keys that vanished", zap.Error(err))
+			}
+			if !gone {
+				continue
+			}
 		case <-c.wake:
 			if !c.quiet(ctx) {
 				return nil

@@ -30,14 +30,21 @@ func (c *Controller) campaign(ctx context.Context) error {
 		lease, err := c.o.Leases.Acquire(ctx, c.o.Owner, c.o.LeaseTTL, c.config.Load().ConfigVersion)
 		if err == nil {
 			said = ""
+			c.refused.Store(nil)
 			c.lead(ctx, lease)
 			// Lost data and a lost lease look alike; who lost it waits a moment, so that replicas don't race in step.
 			err = pause(ctx, jitter(c.o.Campaign/4))
 		} else {
 			if said != err.Error() && ctx.Err() == nil {
 				said = err.Error()
-				c.log.Info("not leading", zap.Error(err))
+				level := zap.InfoLevel
+				if errors.Is(err, routes.ErrConfigOutdated) {
+					level = zap.WarnLevel // it will not lead before somebody does something about it
+				}
+				c.log.Log(level, "not leading", zap.Error(err))
 			}
+			why := err
+			c.refused.Store(&why)
 			err = pause(ctx, jitter(c.o.Campaign))
 		}
 		if err != nil {
