@@ -172,7 +172,7 @@ func New(cfg *Config, o Options) (_ *Server, err error) {
 		Config: func() *Config { return s.merged.Load().config }, Source: s.discovery, Published: s.published, Board: s.reader, Problems: s.allProblems,
 		Record: s.reader, Decider: writer,
 		Revoker: writer, Revoked: s.revocations,
-		Owner: owner, Log: s.log.Named("admin"),
+		Owner: owner, NotLeading: s.publisher.NotLeading, Log: s.log.Named("admin"),
 	})
 	if err != nil {
 		return nil, err

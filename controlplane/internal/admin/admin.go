@@ -52,7 +52,9 @@ type Options struct {
 	Revoked   Revoked
 	Problems  func() []compile.Problem
 	Owner     string // of this replica's lease
-	Log       *zap.Logger
+	// NotLeading returns why this replica does not hold the lease; nil: nothing is said of it.
+	NotLeading func() error
+	Log        *zap.Logger
 }
 
 // API is the http.Handler of admin_listen. Safe for concurrent use.

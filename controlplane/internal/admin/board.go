@@ -37,6 +37,10 @@ type leaseView struct {
 	Owner string `json:"owner,omitempty"` // absent: nobody holds it
 	Epoch uint64 `json:"epoch,omitempty"`
 	Self  bool   `json:"self"` // this replica holds it
+	// Reason is why this replica does not, as of its latest try: held, config_outdated, store_unavailable, failed; Detail says it
+	// in words. Absent: it holds it, or has not tried.
+	Reason string `json:"reason,omitempty"`
+	Detail string `json:"detail,omitempty"`
 }
 
 func (a *API) leases(w http.ResponseWriter, r *http.Request) {
@@ -46,7 +50,25 @@ func (a *API) leases(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	leader := leaseView{Name: "leader", Owner: owner, Epoch: epoch, Self: owner != "" && owner == a.o.Owner}
+	if !leader.Self && a.o.NotLeading != nil {
+		leader.Reason, leader.Detail = notLeading(a.o.NotLeading())
+	}
 	answer(w, http.StatusOK, map[string]any{"leases": []leaseView{leader}})
+}
+
+// notLeading says in a word, and in words, why a replica does not lead.
+func notLeading(err error) (reason, detail string) {
+	switch {
+	case err == nil:
+		return "", ""
+	case errors.Is(err, routes.ErrConfigOutdated):
+		return "config_outdated", err.Error()
+	case errors.Is(err, routes.ErrNotLeader):
+		return "held", err.Error()
+	case errors.Is(err, routes.ErrUnavailable):
+		return "store_unavailable", "Redis could not be reached"
+	}
+	return "failed", "the log says more"
 }
 
 // storeFailed tells that Redis is away; the cause goes to the log.
