@@ -19,8 +19,8 @@ import (
 // onceGood is an Authenticator of one token that may be revoked at any time.
 type onceGood struct{ err atomic.Pointer[error] }
 
-func (a *onceGood) Verify(context.Context, string, string) (*access.Identity, error) {
-	if err := a.Recheck(nil, nil); err != nil {
+func (a *onceGood) Verify(ctx context.Context, _, _ string) (*access.Identity, error) {
+	if err := a.Recheck(ctx, nil); err != nil {
 		return nil, err
 	}
 	return &access.Identity{Subject: "alice", Hosts: []routes.HostID{"acme"}}, nil

@@ -23,6 +23,7 @@ import (
 func announcing(t *testing.T, versions []string, stateless bool) (srv *mcp.Server, url string, open *atomic.Int64) {
 	srv = mcp.NewServer(&mcp.Implementation{Name: "sdk", Version: "1"}, &mcp.ServerOptions{SupportedProtocolVersions: versions})
 	addTool(srv, "first")
+	endSessions(t, srv)
 	h := mcp.NewStreamableHTTPHandler(func(*http.Request) *mcp.Server { return srv }, &mcp.StreamableHTTPOptions{Stateless: stateless})
 	open = new(atomic.Int64)
 	hs := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/modelcontextprotocol/go-sdk/mcp"
 	"go.uber.org/goleak"
 
 	"github.com/weir-mcp/weir/controlplane/internal/catalog"
@@ -74,6 +75,17 @@ func handmade(t *testing.T, h func(request) reply) *httptest.Server {
 	}))
 	t.Cleanup(s.Close)
 	return s
+}
+
+// endSessions ends what sessions a server of the SDK still has when the test is over: of probes that were given up, and of
+// streams whose connection was cut before the goodbye. Call it before the cleanup that stops serving is registered.
+func endSessions(t *testing.T, srv *mcp.Server) {
+	t.Helper()
+	t.Cleanup(func() {
+		for session := range srv.Sessions() {
+			_ = session.Close() // it may have ended by itself
+		}
+	})
 }
 
 const methodNotFound = `{"code":-32601,"message":"no such method"}`

@@ -94,6 +94,7 @@ func TestRealServers(t *testing.T) {
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
 			server := newSDKServer()
+			endSessions(t, server)
 			rec := &recorder{Handler: mcp.NewStreamableHTTPHandler(func(*http.Request) *mcp.Server { return server }, &tt.opts), legacy: tt.legacy}
 			s := httptest.NewServer(rec)
 			t.Cleanup(s.Close)
