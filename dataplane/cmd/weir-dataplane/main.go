@@ -44,7 +44,7 @@ func run(ctx context.Context, args []string) error {
 		return &process.ConfigError{Err: err}
 	}
 	defer func() { _ = log.Sync() }() // stderr can't always be synced; there is nothing left to tell
-	redisstore.SilenceClients() // what matters of it comes back as errors
+	redisstore.SilenceClients()       // what matters of it comes back as errors
 	s, err := dataplane.New(cfg, dataplane.Options{Log: log, Stderr: os.Stderr})
 	if err != nil {
 		return &process.ConfigError{Err: err}
