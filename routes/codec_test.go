@@ -235,7 +235,7 @@ func TestDecodeHostRefusesWhatIsNoDocument(t *testing.T) {
 	for name, tt := range map[string]struct{ doc, want string }{
 		"nothing":               {"", "EOF"},
 		"torn JSON":             {`{"schema":1,"tools":{"a":`, "unexpected EOF"},
-		"an array":              {`[]`, "cannot unmarshal"},
+		"an array":              {`[]`, "unmarshal JSON array"},
 		"a duplicate member":    {`{"schema":1,"id":"a","id":"b"}`, `duplicate object member name "id"`},
 		"a duplicate tool":      {`{"schema":1,"tools":{"a":{},"a":{}}}`, `duplicate object member name "a"`},
 		"a duplicate in a raw":  {`{"schema":1,"capabilities":{"x":[{"a":1,"a":2}]}}`, `duplicate object member name "a"`},
