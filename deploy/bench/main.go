@@ -118,9 +118,6 @@ func measureEra(ctx context.Context, p plan, era string, out, progress io.Writer
 	fmt.Fprintln(out, "| message | connections | CPU/call proxy | CPU/call Weir | **ratio** | calls/s proxy | calls/s Weir | p50 proxy | p50 Weir | p99 proxy | p99 Weir | allocs/call |")
 	fmt.Fprintln(out, "|---:|---:|---:|---:|---:|---:|---:|---:|---:|---:|---:|---:|")
 	for _, size := range p.sizes {
-		if era == "legacy" && size > 64<<10 {
-			continue // the SDK's server is what would be measured
-		}
 		for _, conns := range p.conns {
 			fmt.Fprintf(progress, "%s backend, %d bytes, %d connections …\n", era, size, conns)
 			row, err := rig.compare(ctx, p, size, conns)

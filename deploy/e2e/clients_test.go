@@ -13,6 +13,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/modelcontextprotocol/go-sdk/mcp"
 )
 
 // npmTools is a folder with the outside servers and clients, as testdata/clients/package.json pins them.
@@ -98,7 +100,7 @@ func (n npmTools) startEverything(t *testing.T) (url string) {
 	return fmt.Sprintf("http://%s/mcp", addr)
 }
 
-// A server and two clients that nobody here wrote, as docs/clients.md shows them. The Go SDK's client has a test of its own.
+// A server and two clients that nobody here wrote, as docs/clients.md shows them.
 func TestOutsideClientsBeforeServerEverything(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {
@@ -106,6 +108,25 @@ func TestOutsideClientsBeforeServerEverything(t *testing.T) {
 	}
 	n := installNpmTools(t)
 	s := startStandalone(t, "--backend", "every="+n.startEverything(t))
+
+	t.Run("Go SDK client", func(t *testing.T) {
+		session := connectSDK(t, s)
+		tools, prompts, resources := listSDK(t, session)
+		for _, want := range []struct {
+			have []string
+			name string
+		}{
+			{tools, "every__get-sum"}, {prompts, "every__simple-prompt"}, {resources, "demo://resource/static/document/features.md"},
+		} {
+			if !slices.Contains(want.have, want.name) {
+				t.Errorf("%q is not in %v", want.name, want.have)
+			}
+		}
+		res, err := session.CallTool(t.Context(), &mcp.CallToolParams{Name: "every__echo", Arguments: map[string]any{"message": "from Go"}})
+		if err != nil || len(res.Content) == 0 || res.Content[0].(*mcp.TextContent).Text != "Echo: from Go" {
+			t.Errorf("echo: %+v, %v", res, err)
+		}
+	})
 
 	t.Run("TypeScript client", func(t *testing.T) {
 		for _, mode := range []string{"legacy", "auto"} {

@@ -49,7 +49,8 @@ func start(t *testing.T, name string, args ...string) *process {
 func launch(t *testing.T, name string, args ...string) *process {
 	t.Helper()
 	p := &process{name: name, cmd: exec.Command(filepath.Join(bin, name), args...), ended: make(chan struct{})}
-	p.cmd.Env = append(os.Environ(), "WEIR_ADMIN_TOKEN="+adminToken)
+	// A killed process leaves its temporary files: they go with the test.
+	p.cmd.Env = append(os.Environ(), "WEIR_ADMIN_TOKEN="+adminToken, "TMPDIR="+t.TempDir())
 	stderr, err := p.cmd.StderrPipe()
 	if err != nil {
 		t.Fatal(err)

@@ -142,35 +142,8 @@ func TestStandaloneWithTheGoSDK(t *testing.T) {
 	s := startStandalone(t, "--backend", "newer="+modern.url, "--backend", "older="+legacy.url)
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
-	transport := &http.Transport{}
-	defer transport.CloseIdleConnections()
-	session, err := mcp.NewClient(&mcp.Implementation{Name: "e2e", Version: "1"}, nil).Connect(ctx, &mcp.StreamableClientTransport{
-		Endpoint: s.url(), DisableStandaloneSSE: true,
-		HTTPClient: &http.Client{Transport: bearer{transport, s.token}},
-	}, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer session.Close()
-	var tools, prompts, resources []string
-	for tool, err := range session.Tools(ctx, nil) {
-		if err != nil {
-			t.Fatal(err)
-		}
-		tools = append(tools, tool.Name)
-	}
-	for p, err := range session.Prompts(ctx, nil) {
-		if err != nil {
-			t.Fatal(err)
-		}
-		prompts = append(prompts, p.Name)
-	}
-	for r, err := range session.Resources(ctx, nil) {
-		if err != nil {
-			t.Fatal(err)
-		}
-		resources = append(resources, r.URI)
-	}
+	session := connectSDK(t, s)
+	tools, prompts, resources := listSDK(t, session)
 	got := strings.Join(slices.Concat(tools, prompts, resources), " ")
 	if want := "newer__whoami older__whoami newer__hello older__hello newer://about older://about"; got != want {
 		t.Errorf("lists: %s, want %s", got, want)
@@ -190,6 +163,48 @@ func TestStandaloneWithTheGoSDK(t *testing.T) {
 	if p, err := session.GetPrompt(ctx, &mcp.GetPromptParams{Name: "older__hello"}); err != nil || len(p.Messages) != 1 {
 		t.Errorf("older__hello: %v, %v", p, err)
 	}
+}
+
+// connectSDK connects the official Go SDK's client, as docs/clients.md shows it.
+func connectSDK(t *testing.T, s *standalone) *mcp.ClientSession {
+	t.Helper()
+	transport := &http.Transport{}
+	session, err := mcp.NewClient(&mcp.Implementation{Name: "e2e", Version: "1"}, nil).Connect(t.Context(), &mcp.StreamableClientTransport{
+		Endpoint: s.url(), DisableStandaloneSSE: true,
+		HTTPClient: &http.Client{Transport: bearer{transport, s.token}},
+	}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		_ = session.Close() // there is no session to lose
+		transport.CloseIdleConnections()
+	})
+	return session
+}
+
+// listSDK lists everything, over all pages.
+func listSDK(t *testing.T, session *mcp.ClientSession) (tools, prompts, resources []string) {
+	t.Helper()
+	for tool, err := range session.Tools(t.Context(), nil) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		tools = append(tools, tool.Name)
+	}
+	for p, err := range session.Prompts(t.Context(), nil) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		prompts = append(prompts, p.Name)
+	}
+	for r, err := range session.Resources(t.Context(), nil) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		resources = append(resources, r.URI)
+	}
+	return tools, prompts, resources
 }
 
 // bearer adds a token to every request.
