@@ -17,6 +17,7 @@ func (p *pair) revisionsOf(host string) (v struct {
 	}
 	Revisions []struct {
 		Revision uint64
+		Epoch    uint64
 		Time     string
 		Counts   struct{ Tools int }
 	}
