@@ -205,7 +205,7 @@ func TestABackendThatComesAndGoes(t *testing.T) {
 	d.awaitUp("b") // by itself
 	down.Store(true)
 	c := d.await("b", "down", func(_ *catalog.Catalog, h catalog.Health) bool { return !h.Up })
-	if !c.Tools.Stale || c.Tools.Reason != "overloaded" || len(c.Tools.Items) != 1 {
+	if !c.Tools.Stale || c.Tools.Reason != "overloaded (HTTP 503)" || len(c.Tools.Items) != 1 {
 		t.Errorf("%+v", c)
 	}
 	down.Store(false)

@@ -182,6 +182,9 @@ func reasonOf(err error) string {
 		return w.reason
 	}
 	if f, ok := errors.AsType[*egress.Failure](err); ok {
+		if f.Status >= 300 {
+			return fmt.Sprintf("%s (HTTP %d)", f.Reason, f.Status)
+		}
 		return f.Reason
 	}
 	if r, ok := errors.AsType[*egress.RPCError](err); ok {

@@ -262,7 +262,7 @@ func TestFailedListsKeepTheLastGoodOne(t *testing.T) {
 		"a cursor that is no string":   {func(int, request) reply { return reply{result: `{"tools":[],"nextCursor":7}`} }, "bad_response"},
 		"another type of result":       {func(int, request) reply { return reply{result: `{"resultType":"input_required","tools":[]}`} }, "bad_response"},
 		"a declared list that is none": {func(int, request) reply { return reply{error: methodNotFound} }, "error -32601"},
-		"a status":                     {func(int, request) reply { return reply{status: http.StatusUnauthorized} }, "auth_failed"},
+		"a status":                     {func(int, request) reply { return reply{status: http.StatusUnauthorized} }, "auth_failed (HTTP 401)"},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
