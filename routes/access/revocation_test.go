@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -242,16 +243,16 @@ func TestRevocationsThatAreTooOldFailClosed(t *testing.T) {
 	})
 }
 
-// ended is a store that says what it is told to.
+// faulty is a store that fails while down is set, and has entries that can't be read.
 type faulty struct {
 	*routestest.Memory
 	unreadable []string
-	err        error
+	down       atomic.Bool
 }
 
 func (f *faulty) Revocations(ctx context.Context) ([]routes.Revocation, []string, error) {
-	if f.err != nil {
-		return nil, nil, f.err
+	if f.down.Load() {
+		return nil, nil, errors.New("boom")
 	}
 	all, _, err := f.Memory.Revocations(ctx)
 	return all, f.unreadable, err
@@ -260,7 +261,8 @@ func (f *faulty) Revocations(ctx context.Context) ([]routes.Revocation, []string
 func TestAReadingThatFailsIsRepeated(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var told []string
-		store := &faulty{Memory: routestest.NewMemory(), err: errors.New("boom"), unreadable: []string{"key"}}
+		store := &faulty{Memory: routestest.NewMemory(), unreadable: []string{"key"}}
+		store.down.Store(true)
 		k, err := NewRevocations(RevocationOptions{Store: store, OnError: func(err error) { told = append(told, err.Error()) }})
 		if err != nil {
 			t.Fatal(err)
@@ -269,7 +271,7 @@ func TestAReadingThatFailsIsRepeated(t *testing.T) {
 		done := make(chan error)
 		go func() { done <- k.Run(ctx) }()
 		synctest.Wait()
-		store.err = nil
+		store.down.Store(false)
 		<-k.Loaded()
 		synctest.Wait()
 		want := []string{"read revocations: boom", "1 revocations can't be read and are not in force, such as key"}
