@@ -5,6 +5,8 @@ SHELL := /bin/bash
 GO      ?= go
 BIN     := bin
 VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
+# The e2e tests run built binaries, of which Go's test cache knows nothing: they are never taken from it.
+UNIT     = $(shell $(GO) list ./... | grep -v /deploy/e2e$$)
 LDFLAGS := -X github.com/weir-mcp/weir/deploy/process.Version=$(VERSION)
 
 .PHONY: help
@@ -21,7 +23,8 @@ run: build ## run both planes in one process before the demo backends; ARGS="--b
 
 .PHONY: test
 test: ## run every test; WEIR_REQUIRE_REDIS=1 makes a missing redis-server a failure
-	$(GO) test ./...
+	$(GO) test $(UNIT)
+	$(GO) test -count=1 ./deploy/e2e
 
 .PHONY: check
 check: format vet staticcheck race ## what CI runs: format, vet, staticcheck, every test (e2e and docs too) under the race detector
@@ -40,7 +43,8 @@ staticcheck: ## staticcheck, at the version that go.mod pins
 
 .PHONY: race
 race: ## every test under the race detector
-	$(GO) test -race ./...
+	$(GO) test -race $(UNIT)
+	$(GO) test -race -count=1 ./deploy/e2e
 
 .PHONY: conformance
 conformance: build ## the official MCP conformance suite, direct and through Weir, and the difference (needs node and npm)

@@ -8,6 +8,11 @@ import (
 	"testing"
 
 	"go.uber.org/goleak"
+
+	// The binaries are built from these. Importing them makes a change of theirs a change of this test for Go's test cache.
+	_ "github.com/weir-mcp/weir/controlplane"
+	_ "github.com/weir-mcp/weir/dataplane"
+	_ "github.com/weir-mcp/weir/deploy/standalone"
 )
 
 // bin is the folder of the binaries that TestMain built, of this very tree.
