@@ -1,6 +1,7 @@
 package e2e
 
 import (
+	"bufio"
 	"context"
 	"net/http"
 	"os"
@@ -9,7 +10,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 )
@@ -223,14 +223,16 @@ func (b bearer) RoundTrip(r *http.Request) (*http.Response, error) {
 func TestStandaloneEndsWithACallInFlight(t *testing.T) {
 	t.Parallel()
 	s := startStandalone(t)
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		_, _ = s.client("2026-07-28").call("1", "tools/call", `{"name":"modern__countdown","arguments":{"from":100}}`) // it is cut
-	}()
-	time.Sleep(300 * time.Millisecond) // long enough for the call to be under way; if it is not, the test is only weaker
+	running, err := s.client("2026-07-28").begin(t.Context(), keepAliveClient(t), "tools/call",
+		`{"name":"modern__countdown","arguments":{"from":100},"_meta":{"progressToken":"p"}}`)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer running.Body.Close()
+	if line, err := bufio.NewReader(running.Body).ReadString('\n'); err != nil || !strings.Contains(line, "notifications/progress") {
+		t.Fatalf("the call's first event: %q, %v", line, err)
+	}
 	if code := s.terminate(t); code != 0 {
 		t.Errorf("exit status %d, want 0", code)
 	}
-	<-done
 }
