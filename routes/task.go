@@ -1,0 +1,162 @@
+package routes
+
+import (
+	"crypto/sha256"
+	"encoding/binary"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+)
+
+// Errors of owner records.
+var (
+	// ErrAmbiguousTask: one principal holds the same task id at several backends. Nobody can say which one is meant.
+	ErrAmbiguousTask = errors.New("more than one backend knows this task")
+	// ErrTooManyTasks: the principal holds MaxTasks live tasks of the host; nothing was recorded.
+	ErrTooManyTasks = errors.New("too many live tasks")
+)
+
+// MaxTasks is how many live owner records a principal may have in one host.
+const MaxTasks = 10_000
+
+// TaskDigest stands for a task id wherever it is kept: hex SHA-256 over the host and the id, each after its length (8 bytes, big
+// endian). The id itself may be all that protects a task, so that it is never stored. The result is the same on every plane and in
+// every version.
+func TaskDigest(host HostID, id string) string { return digestOf(string(host), id) }
+
+func digestOf(parts ...string) string {
+	h := sha256.New()
+	var length [8]byte
+	for _, part := range parts {
+		binary.BigEndian.PutUint64(length[:], uint64(len(part)))
+		h.Write(length[:])
+		h.Write([]byte(part))
+	}
+	return hex.EncodeToString(h.Sum(nil))
+}
+
+// TaskSource says how a task came to its owner.
+type TaskSource string
+
+// The sources of an owner record.
+const (
+	TaskMinted  TaskSource = "mint"  // the backend's answer to the principal's own call told of it
+	TaskClaimed TaskSource = "claim" // the principal was the first who asked for it
+	TaskShared  TaskSource = "probe" // any principal of the host may follow it; Principal is AnyPrincipal
+)
+
+// AnyPrincipal is the principal of a shared task.
+const AnyPrincipal = "*"
+
+// TaskOwner is one entry of a task's record: which backend holds the task, and for whom.
+type TaskOwner struct {
+	Principal string // as package access has it, or AnyPrincipal
+	Backend   BackendID
+	Tool      string // the downstream name of the tool that made it; empty: unknown
+	Source    TaskSource
+	Session   string // of a legacy backend, in which the task was made; empty: none
+	Created   time.Time
+	// Life is how long the entry lives from now whenever it is written or, below half of it, read. See TaskLife.
+	Life time.Duration
+	// Expires is when the entry ends if nobody asks, by the store's clock. Set by the store.
+	Expires time.Time
+}
+
+// Bounds of TaskOwner.Life. An unlimited task is remembered for MaxTaskLife after the last request for it.
+const (
+	MinTaskLife   = 24 * time.Hour
+	MaxTaskLife   = 30 * 24 * time.Hour
+	taskLifeGrace = time.Hour // a backend may keep a task beyond its ttl
+)
+
+// TaskLife is how long a task of the given ttl is remembered: some grace longer than its backend promises to, at least MinTaskLife and
+// at most MaxTaskLife. Unlimited is a ttl of null. Zero and less mean that the backend said nothing.
+func TaskLife(ttl time.Duration, unlimited bool) time.Duration {
+	if unlimited || ttl > MaxTaskLife {
+		return MaxTaskLife
+	}
+	return min(max(ttl+taskLifeGrace, MinTaskLife), MaxTaskLife)
+}
+
+// TaskRecord is every live entry of one task id in one host, in no order.
+type TaskRecord []TaskOwner
+
+// TaskView is what a record means to one principal.
+type TaskView struct {
+	// Owner is whom to ask; nil: the record does not let this principal through.
+	Owner *TaskOwner
+	// Held are the backends at which the id belongs to somebody else (or to the principal, who may not follow it): these must not be
+	// asked for it on the principal's behalf. Sorted.
+	Held []BackendID
+}
+
+// For tells what the record means to a principal under the host's policy. An own minted entry outranks an own claimed one, and that a
+// shared one; at one backend, another's minted entry outranks an own claimed one, and any entry of another a shared one. may decides from
+// what is recorded whether the principal's token covers an entry; one that it does not cover is as good as another's. The error is
+// ErrAmbiguousTask. Source: DESIGN § 8.
+func (r TaskRecord) For(principal string, policy TaskPolicy, may func(*TaskOwner) bool) (TaskView, error) {
+	ranks := [...]TaskSource{TaskMinted, TaskClaimed, TaskShared}
+	var found [len(ranks)][]*TaskOwner
+	var v TaskView
+	for i := range r {
+		o := &r[i]
+		rank := slices.Index(ranks[:], o.Source)
+		mine := o.Principal == principal || o.Source == TaskShared && policy.Unrecorded == "probe"
+		switch {
+		case rank < 0:
+			continue // of a later version
+		case mine && r.outranked(o, principal):
+			continue // the other entry is counted by itself
+		case mine && may(o):
+			found[rank] = append(found[rank], o)
+		case o.Source == TaskShared && !mine:
+			continue // the policy changed since: it is nobody's
+		default:
+			v.Held = append(v.Held, o.Backend)
+		}
+	}
+	slices.Sort(v.Held)
+	v.Held = slices.Compact(v.Held)
+	for _, owners := range found {
+		switch len(owners) {
+		case 0:
+			continue
+		case 1:
+			v.Owner = owners[0]
+			return v, nil
+		}
+		return TaskView{}, ErrAmbiguousTask
+	}
+	return v, nil
+}
+
+// outranked reports whether somebody else has a better right to the id at the entry's backend.
+func (r TaskRecord) outranked(o *TaskOwner, principal string) bool {
+	if o.Source == TaskMinted {
+		return false
+	}
+	return slices.ContainsFunc(r, func(other TaskOwner) bool {
+		return other.Backend == o.Backend && other.Principal != principal &&
+			(other.Source == TaskMinted || other.Source == TaskClaimed && o.Source == TaskShared)
+	})
+}
+
+// Validate reports what no store may be given.
+func (o *TaskOwner) Validate() error {
+	switch {
+	case o.Principal == "" || strings.ContainsAny(o.Principal, "/ "):
+		return errors.New("task owner: bad principal")
+	case !ValidID(string(o.Backend)):
+		return fmt.Errorf("task owner: bad backend %q", o.Backend)
+	case (o.Source == TaskShared) != (o.Principal == AnyPrincipal):
+		return errors.New("task owner: shared tasks, and no others, belong to everybody")
+	case o.Source != TaskMinted && o.Source != TaskClaimed && o.Source != TaskShared:
+		return fmt.Errorf("task owner: unknown source %q", o.Source)
+	case o.Life < time.Second || o.Life > MaxTaskLife:
+		return fmt.Errorf("task owner: life %v is out of bounds", o.Life)
+	}
+	return nil
+}
