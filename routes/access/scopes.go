@@ -91,6 +91,11 @@ func (s Scopes) Allows(k routes.Kind, name string) bool {
 	return s.grants(k) || k == routes.KindTool && slices.ContainsFunc(s.tools, func(g routes.Glob) bool { return g.Match(name) })
 }
 
+// AllowsAllTools reports whether every tool may be called, whatever its name.
+func (s Scopes) AllowsAllTools() bool {
+	return s.grants(routes.KindTool) || slices.ContainsFunc(s.tools, func(g routes.Glob) bool { return strings.Trim(g.String(), "*") == "" })
+}
+
 // AllowsTasks reports whether task methods may be called.
 func (s Scopes) AllowsTasks() bool { return s.granted&scopeTasks != 0 }
 

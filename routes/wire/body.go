@@ -15,29 +15,39 @@ const believed = 64 << 10
 // states, negative if none does. It is believed once the first 64 KiB have come: whoever announces much and sends nothing costs
 // little, and a large body is copied once at most.
 func ReadBody(r io.Reader, announced, limit int64) ([]byte, error) {
+	body, _, err := (*Buffers)(nil).ReadBody(r, announced, limit)
+	return body, err
+}
+
+// ReadBody is [ReadBody] into memory that is lent: the caller holds it, and may look at the body until it releases it.
+func (b *Buffers) ReadBody(r io.Reader, announced, limit int64) ([]byte, *Memory, error) {
 	if announced > limit {
-		return nil, ErrBodyTooLarge
+		return nil, nil, ErrBodyTooLarge
 	}
 	size := int64(2 << 10)
 	if announced >= 0 {
 		size = min(announced, believed) + 1 // one more, so that the read that finds the end does not grow it
 	}
-	buf := make([]byte, 0, size)
+	buf, memory := b.lend(int(size))
+	n := 0
 	for {
-		if len(buf) == cap(buf) {
-			larger := make([]byte, len(buf), max(2*int64(len(buf)), announced+1))
+		if n == len(buf) {
+			larger, at := b.lend(int(max(2*int64(n), announced+1)))
 			copy(larger, buf)
-			buf = larger
+			memory.Release()
+			buf, memory = larger, at
 		}
-		n, err := r.Read(buf[len(buf):cap(buf)])
-		buf = buf[:len(buf)+n]
+		read, err := r.Read(buf[n:])
+		n += read
 		switch {
-		case int64(len(buf)) > limit:
-			return nil, ErrBodyTooLarge
+		case int64(n) > limit:
+			err = ErrBodyTooLarge
 		case err == io.EOF:
-			return buf, nil
-		case err != nil:
-			return nil, err
+			return buf[:n:n], memory, nil
+		case err == nil:
+			continue
 		}
+		memory.Release()
+		return nil, nil, err
 	}
 }

@@ -237,6 +237,43 @@ func (m *Message) Encode() []byte {
 	return AppendRequest(make([]byte, 0, 48+len(m.ID)+len(m.Method)+m.Params.size()), m.ID, m.Method, m.Params)
 }
 
+// largeValue is from how many bytes on a value is not copied; below, one write is cheaper than two.
+const largeValue = 16 << 10
+
+// EncodeParts is Encode for a message that may be large: its bytes are those of the parts together, and large values of Params
+// are parts of their own, where they were.
+func (m *Message) EncodeParts() [][]byte {
+	size := m.Params.size()
+	if size < largeValue {
+		return [][]byte{m.Encode()}
+	}
+	small := 64 + len(m.ID) + len(m.Method)
+	for _, p := range m.Params {
+		if small += len(p.Name) + 8; len(p.Value) < largeValue {
+			small += len(p.Value)
+		}
+	}
+	var parts [][]byte
+	open := AppendRequest(make([]byte, 0, small), m.ID, m.Method, nil) // what follows the last large value
+	open = append(open[:len(open)-1], `,"params":{`...)
+	for i, p := range m.Params {
+		if i > 0 {
+			open = append(open, ',')
+		}
+		open = append(appendQuoted(open, p.Name), ':')
+		switch {
+		case len(p.Value) >= largeValue:
+			parts = append(parts, open, p.Value)
+			open = open[len(open):]
+		case len(p.Value) == 0:
+			open = append(open, "null"...)
+		default:
+			open = append(open, p.Value...)
+		}
+	}
+	return append(parts, append(open, "}}"...))
+}
+
 // AppendRequest appends a JSON-RPC request to dst, or a notification when id is nil. Nil params are left out.
 func AppendRequest(dst []byte, id json.RawMessage, method string, params Object) []byte {
 	dst = append(dst, `{"jsonrpc":"2.0"`...)

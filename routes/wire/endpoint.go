@@ -67,6 +67,7 @@ type Endpoint struct {
 	o      Options
 	public *publicURL // nil: derived from the request
 	gate   *gate
+	bodies Buffers // for large requests
 }
 
 // NewEndpoint checks the options; it starts nothing.
@@ -171,11 +172,9 @@ func (x *exchange) serveMCP() {
 	if !x.resolve() || !x.mediaTypes() {
 		return
 	}
-	body, ok := x.readBody()
-	if !ok {
-		return
+	if body, memory, ok := x.readBody(); ok {
+		x.message(body, memory)
 	}
-	x.message(body)
 }
 
 // methodAllowed answers 405 to all but POST, OPTIONS, and DELETE of a legacy client.
@@ -260,7 +259,7 @@ func (x *exchange) resolve() bool {
 }
 
 // message decodes, checks and dispatches.
-func (x *exchange) message(body []byte) {
+func (x *exchange) message(body []byte, memory *Memory) {
 	m, err := DecodeMessage(body)
 	if m != nil {
 		x.w.id = m.ID
@@ -270,7 +269,7 @@ func (x *exchange) message(body []byte) {
 		x.w.Fail(err)
 		return
 	}
-	x.req.Message, x.req.HTTP, x.req.ClientInfo = m, x.r, x.e.o.ClientInfo
+	x.req.Message, x.req.Memory, x.req.HTTP, x.req.ClientInfo = m, memory, x.r, x.e.o.ClientInfo
 	x.req.Era, x.req.Version, err = negotiate(x.r.Header, m)
 	x.w.era = x.req.Era
 	if err == nil && m.ID != nil {
@@ -327,6 +326,9 @@ func (x *exchange) dispatch() {
 		}
 		x.unanswered()
 		x.w.release()
+		if x.w.reuse {
+			x.req.Memory.Release()
+		}
 	}()
 	x.e.o.Dispatch(&x.w, &x.req)
 }

@@ -56,6 +56,7 @@ const (
 	ReasonNeedsModernClient = "needs_modern_client"
 	ReasonNeedsLegacyClient = "needs_legacy_client"
 	ReasonUnauthorized      = "unauthorized"
+	ReasonUnavailable       = "unavailable"
 )
 
 // ReasonText returns the words that a client sees with a reason; they name no backend and no URL.
@@ -89,6 +90,8 @@ func ReasonText(reason string) string {
 		return "the answer needs a client of MCP 2025-11-25 or earlier"
 	case ReasonUnauthorized:
 		return "the token is not accepted any more"
+	case ReasonUnavailable:
+		return "whose task this is can't be told now"
 	}
 	return "internal error"
 }
@@ -169,6 +172,17 @@ func UnknownName(kind routes.Kind, era Era, name string) *Error {
 		e.Code = CodeResourceNotFoundLegacy
 	}
 	e.Data = append(appendQuoted([]byte(`{"uri":`), name), '}')
+	return e
+}
+
+// UnknownTask refuses a task id that is unknown, somebody else's, expired, or may not be asked for: these can't be told apart, so that
+// every refusal of this kind is made here. notFound is the host's TaskPolicy.NotFound: -32002 serves legacy clients that were written to
+// an older convention, and no others.
+func UnknownTask(era Era, notFound int) *Error {
+	e := &Error{Code: CodeInvalidParams, Message: "task not found"}
+	if era == Legacy && notFound == CodeResourceNotFoundLegacy {
+		e.Code, e.Status = notFound, http.StatusOK
+	}
 	return e
 }
 

@@ -114,6 +114,7 @@ func TestDocumentedErrors(t *testing.T) {
 		"invalidParams":      invalidParams(""),
 		"InvalidParams":      InvalidParams(""),
 		"UnknownName":        UnknownName(routes.KindTool, Modern, ""),
+		"UnknownTask":        UnknownTask(Modern, 0),
 		"MethodNotFound":     MethodNotFound(),
 		"MissingCapability":  MissingCapability([]byte("{}")),
 		"InsufficientScope":  InsufficientScope("mcp:tools"),

@@ -33,18 +33,18 @@ func (x *exchange) tooLarge() {
 }
 
 // readBody reads the body whole, at most the limit, in bounded time. Memory follows what has arrived, not what was announced.
-func (x *exchange) readBody() ([]byte, bool) {
+func (x *exchange) readBody() ([]byte, *Memory, bool) {
 	limit := x.e.o.Limits.Body
 	_ = x.w.rc.SetReadDeadline(time.Now().Add(x.e.o.BodyTimeout)) // not every reader has deadlines
-	body, err := ReadBody(http.MaxBytesReader(x.w.w, x.r.Body, limit), x.r.ContentLength, limit)
+	body, memory, err := x.e.bodies.ReadBody(http.MaxBytesReader(x.w.w, x.r.Body, limit), x.r.ContentLength, limit)
 	_ = x.w.rc.SetReadDeadline(time.Time{})
 	if err == nil {
-		return body, true
+		return body, memory, true
 	}
 	x.err = err
 	if _, ok := errors.AsType[*http.MaxBytesError](err); ok {
 		x.tooLarge()
-		return nil, false
+		return nil, nil, false
 	}
 	x.w.w.Header().Set("Connection", "close")
 	if errors.Is(err, os.ErrDeadlineExceeded) {
@@ -52,7 +52,7 @@ func (x *exchange) readBody() ([]byte, bool) {
 	} else {
 		x.refuse(http.StatusBadRequest, "body", "Request body could not be read")
 	}
-	return nil, false
+	return nil, nil, false
 }
 
 // isJSONContent reports whether the body is declared as JSON: UTF-8, not compressed.

@@ -24,6 +24,8 @@ type Response struct {
 	recheck   func() error  // whether the caller may still listen; nil: not asked
 	cut       func(error)   // ends the request; set with recheck
 
+	reuse bool // the request's memory may be used again once Dispatch has returned
+
 	mu     sync.Mutex // guards what follows, and every write to w
 	state  responseState
 	timer  *time.Timer // sends comments while streaming
@@ -115,6 +117,18 @@ func (w *Response) Note(code int, reason string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.code, w.reason = code, reason
+}
+
+// Reuse says that nothing will look at the request's message once Dispatch has returned, but for who holds its Memory: large
+// requests then cost no garbage. It is for Dispatch's own goroutine.
+func (w *Response) Reuse() { w.reuse = true }
+
+// Sent reports whether everything that was given to the answer was written, so that its memory can be used again. After a write
+// that failed it can't: on HTTP/2 it may still be on its way.
+func (w *Response) Sent() bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.state != fresh && w.err == nil
 }
 
 // Header returns the headers of the answer, to be changed before anything is sent; most callers need none.
