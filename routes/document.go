@@ -108,10 +108,25 @@ type SecretRef string
 
 // BackendCapabilities is what a backend declared, as far as routing needs it.
 type BackendCapabilities struct {
+	// Tasks: it may answer tools/call with a task, in the way of its Protocol: by the extension io.modelcontextprotocol/tasks, or as
+	// LegacyTasksVersion has it.
 	Tasks       bool `json:"tasks,omitempty"`
 	Completions bool `json:"completions,omitempty"`
 	Subscribe   bool `json:"subscribe,omitempty"`
 	Logging     bool `json:"logging,omitempty"`
+}
+
+// LegacyTasksVersion is the one version before 2026-07-28 that knows tasks, in a way of its own.
+const LegacyTasksVersion = "2025-11-25"
+
+// OffersLegacyTasks reports whether a backend of the host serves tasks in the way of LegacyTasksVersion.
+func (vh *VirtualHost) OffersLegacyTasks() bool {
+	for _, b := range vh.Backends {
+		if b.Capabilities.Tasks && b.Protocol == LegacyTasksVersion {
+			return true
+		}
+	}
+	return false
 }
 
 // Timeouts bounds one call to a backend. In JSON they are nanoseconds. Zero means the default that its field names.

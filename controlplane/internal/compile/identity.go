@@ -16,19 +16,20 @@ const (
 )
 
 // capabilities is the union of what the members offer, of what Weir serves: the kinds, with listChanged, since what is published is
-// announced, whatever the backends announce; subscribe, completions and logging where a member has them (ServerCapabilities of the
-// schema, 2026-07-28). Legacy clients are shown less.
+// announced, whatever the backends announce; subscribe, completions, logging and tasks where a member has them (ServerCapabilities of
+// the schema, 2026-07-28; SEP-2663). Legacy clients are shown less, and tasks in their own way.
 func capabilities(members []member, doc *routes.VirtualHost) json.RawMessage {
 	type list struct {
 		ListChanged bool `json:"listChanged"`
 		Subscribe   bool `json:"subscribe,omitempty"`
 	}
 	var out struct {
-		Completions *struct{} `json:"completions,omitempty"`
-		Logging     *struct{} `json:"logging,omitempty"`
-		Prompts     *list     `json:"prompts,omitempty"`
-		Resources   *list     `json:"resources,omitempty"`
-		Tools       *list     `json:"tools,omitempty"`
+		Completions *struct{}           `json:"completions,omitempty"`
+		Extensions  map[string]struct{} `json:"extensions,omitempty"`
+		Logging     *struct{}           `json:"logging,omitempty"`
+		Prompts     *list               `json:"prompts,omitempty"`
+		Resources   *list               `json:"resources,omitempty"`
+		Tools       *list               `json:"tools,omitempty"`
 	}
 	declared := func(name string) bool {
 		for i := range members {
@@ -56,6 +57,9 @@ func capabilities(members []member, doc *routes.VirtualHost) json.RawMessage {
 		}
 		if members[i].route.Capabilities.Logging {
 			out.Logging = &struct{}{}
+		}
+		if members[i].route.Capabilities.Tasks && members[i].route.Protocol > routes.LegacyTasksVersion {
+			out.Extensions = map[string]struct{}{tasksExtension: {}}
 		}
 		if members[i].route.Capabilities.Subscribe && out.Resources != nil {
 			out.Resources.Subscribe = true

@@ -38,7 +38,7 @@ func (c *hostCompiler) members() []member {
 		}
 		if m.cat != nil {
 			m.route.Protocol, m.route.Handshake = m.cat.Protocol, m.cat.Handshake
-			m.route.Capabilities = backendCapabilities(m.cat.Capabilities)
+			m.route.Capabilities = backendCapabilities(m.cat.Protocol, m.cat.Capabilities)
 		} else {
 			prev, stands := c.prev.Backends[use.Name]
 			if !stands {
@@ -55,23 +55,33 @@ func (c *hostCompiler) members() []member {
 	return out
 }
 
-// tasksExtension is the modern way to declare tasks (SEP-2663); legacy servers have a capability of that name.
+// tasksExtension is how a modern backend declares tasks (SEP-2663).
 const tasksExtension = "io.modelcontextprotocol/tasks"
 
 // backendCapabilities picks what routing needs out of a backend's declaration (ServerCapabilities of the schema, 2025-11-25
 // and 2026-07-28).
-func backendCapabilities(raw json.RawMessage) routes.BackendCapabilities {
+func backendCapabilities(protocol string, raw json.RawMessage) routes.BackendCapabilities {
 	caps := objectOf(raw)
-	_, tasks := caps["tasks"]
-	_, extension := objectOf(caps["extensions"])[tasksExtension]
 	_, completions := caps["completions"]
 	_, logging := caps["logging"]
 	return routes.BackendCapabilities{
-		Tasks:       tasks || extension,
+		Tasks:       declaresTasks(protocol, caps),
 		Completions: completions,
 		Logging:     logging,
 		Subscribe:   string(objectOf(caps["resources"])["subscribe"]) == "true",
 	}
+}
+
+// declaresTasks reports whether a backend may answer tools/call with a task, by the rules of the version that it speaks: the ways of
+// 2025-11-25 and of the extension have nothing to do with each other, and earlier versions know no tasks. Versions are dates.
+// Source: SEP-2663 (Backward Compatibility); MCP 2025-11-25, basic/utilities/tasks (Capability Negotiation).
+func declaresTasks(protocol string, caps map[string]json.RawMessage) bool {
+	if protocol > routes.LegacyTasksVersion {
+		_, extension := objectOf(caps["extensions"])[tasksExtension]
+		return extension
+	}
+	_, call := objectOf(objectOf(objectOf(caps["tasks"])["requests"])["tools"])["call"]
+	return protocol == routes.LegacyTasksVersion && call
 }
 
 // objectOf is the members of a JSON object by their exact names; nil where raw is none.
