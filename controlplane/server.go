@@ -147,7 +147,7 @@ func New(cfg *Config, o Options) (_ *Server, err error) {
 		return nil, err
 	}
 	s.publisher, err = publish.New(publish.Options{
-		Leases: writer, Documents: writer, Hosts: s.reader, Catalogs: s.reader, Decisions: s.reader, Decider: writer,
+		Leases: writer, Documents: writer, Hosts: s.reader, Keys: s.reader, Catalogs: s.reader, Decisions: s.reader, Decider: writer,
 		Source: s.discovery, Warm: s.published.Documents,
 		Owner: owner, ServerVersion: process.BuildVersion(), Log: s.log.Named("publish"), Registry: s.o.Registry, Settle: settle,
 	})

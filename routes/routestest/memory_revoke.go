@@ -1,6 +1,7 @@
 package routestest
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"slices"
@@ -80,6 +81,23 @@ func (m *Memory) Lose(id routes.HostID) {
 	h := m.data.hosts[id]
 	h.Document = nil
 	m.data.hosts[id] = h
+}
+
+// Scribble changes what stands of a host, or of a backend's catalog, on its own, as a hand would. Nil functions change nothing.
+func (m *Memory) Scribble(host routes.HostID, table, list func([]byte) []byte, backend routes.BackendID, catalog func([]byte) []byte) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if h := m.data.hosts[host]; table != nil {
+		h.Document = table(bytes.Clone(h.Document))
+		m.data.hosts[host] = h
+	}
+	if list != nil {
+		m.data.lists[host] = list(bytes.Clone(m.data.lists[host]))
+	}
+	if c := m.data.catalogs[backend]; catalog != nil {
+		c.Document = catalog(bytes.Clone(c.Document))
+		m.data.catalogs[backend] = c
+	}
 }
 
 // Lost is redisstore.Reader's.

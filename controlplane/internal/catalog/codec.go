@@ -6,6 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"time"
+
+	"github.com/weir-mcp/weir/routes"
 )
 
 // schemaVersion is the major version of the encoded catalog; a reader refuses any other one, and catalogs without one are
@@ -54,6 +56,18 @@ func Decode(doc []byte) (*Catalog, error) {
 		return nil, fmt.Errorf("decode catalog: it has schema %d, this build reads %d", *in.Schema, schemaVersion)
 	}
 	return &in.Catalog, nil
+}
+
+// Intact returns an error where an item is not the one that its digest names: somebody else than Encode had a hand in it.
+func (c *Catalog) Intact() error {
+	for _, l := range c.lists() {
+		for i := range l.Items {
+			if it := &l.Items[i]; routes.Digest(it.Raw) != it.Digest {
+				return fmt.Errorf("catalog of backend %q: %q is not what its digest names", c.Backend, it.Name)
+			}
+		}
+	}
+	return nil
 }
 
 // size estimates the encoded length.

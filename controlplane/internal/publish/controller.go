@@ -36,7 +36,12 @@ type Documents interface {
 type StandingHosts interface {
 	Index(ctx context.Context) (map[routes.HostID]routes.HostEntry, routes.Meta, error)
 	Hosts(ctx context.Context, ids []routes.HostID) (map[routes.HostID]routes.HostRecord, error)
+}
+
+// StandingKeys is what a look for single keys needs beside; *redisstore.Reader once more.
+type StandingKeys interface {
 	Lost(ctx context.Context, hosts []routes.HostID, backends []routes.BackendID) ([]routes.HostID, []routes.BackendID, error)
+	List(ctx context.Context, id routes.HostID) ([]byte, error)
 }
 
 // StandingCatalogs is what stands published of backends; *redisstore.Reader again.
@@ -57,6 +62,7 @@ type Options struct {
 	Leases    Leases
 	Documents Documents
 	Hosts     StandingHosts
+	Keys      StandingKeys
 	Catalogs  StandingCatalogs
 	Decisions StandingDecisions
 	Decider   Decider
@@ -77,7 +83,7 @@ type Options struct {
 	Patience time.Duration // longest wait for quiet: 200ms
 	Settle   time.Duration // longest wait for the first round of discovery: 15s
 	Retry    time.Duration // after a round that failed: 500ms
-	Verify   time.Duration // between two looks for keys that vanished: 30s
+	Verify   time.Duration // between two looks for keys that vanished or were changed: 8s
 }
 
 // Controller keeps the store in step. Safe for concurrent use.
@@ -103,6 +109,7 @@ type Controller struct {
 	catalogs     map[routes.BackendID]*catalog.Catalog // that compiled was made from
 	completeOnce sync.Once
 	decisions    decisions
+	audited      audit
 }
 
 // State is what a controller shows of itself. It is read-only.
@@ -117,8 +124,8 @@ type State struct {
 // New checks the options; it starts nothing.
 func New(o Options) (*Controller, error) {
 	switch {
-	case o.Leases == nil, o.Documents == nil, o.Hosts == nil, o.Catalogs == nil, o.Source == nil:
-		return nil, errors.New("publish: Leases, Documents, Hosts, Catalogs and Source are required")
+	case o.Leases == nil, o.Documents == nil, o.Hosts == nil, o.Keys == nil, o.Catalogs == nil, o.Source == nil:
+		return nil, errors.New("publish: Leases, Documents, Hosts, Keys, Catalogs and Source are required")
 	case o.Decisions == nil, o.Decider == nil:
 		return nil, errors.New("publish: Decisions and Decider are required")
 	case o.Owner == "":
@@ -134,7 +141,7 @@ func New(o Options) (*Controller, error) {
 	o.Patience = cmp.Or(o.Patience, 200*time.Millisecond)
 	o.Settle = cmp.Or(o.Settle, 15*time.Second)
 	o.Retry = cmp.Or(o.Retry, 500*time.Millisecond)
-	o.Verify = cmp.Or(o.Verify, 30*time.Second)
+	o.Verify = cmp.Or(o.Verify, 8*time.Second)
 	if o.Renew >= o.LeaseTTL {
 		return nil, fmt.Errorf("publish: Renew %v must be below LeaseTTL %v", o.Renew, o.LeaseTTL)
 	}

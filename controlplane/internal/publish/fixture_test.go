@@ -121,7 +121,7 @@ func (r *replica) learn(id routes.BackendID, tools ...string) {
 func start(t *testing.T, st store, owner string, cfg *config.Config, src *source, edit ...func(*Options)) *replica {
 	t.Helper()
 	o := Options{
-		Leases: st, Documents: st, Hosts: st, Catalogs: st, Decisions: st, Decider: st, Source: src, Owner: owner,
+		Leases: st, Documents: st, Hosts: st, Keys: st, Catalogs: st, Decisions: st, Decider: st, Source: src, Owner: owner,
 		Log: zaptest.NewLogger(t).Named(owner),
 	}
 	for _, e := range edit {
