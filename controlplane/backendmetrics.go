@@ -66,7 +66,8 @@ func (m *backendMetrics) Collect(ch chan<- prometheus.Metric) {
 	}
 	for id, c := range catalogs {
 		if !c.Taken.IsZero() {
-			m.age.WithLabelValues(string(id)).Set(time.Since(c.Taken).Seconds())
+			// What another replica found bears the time of its clock, which may be ahead.
+			m.age.WithLabelValues(string(id)).Set(max(0, time.Since(c.Taken).Seconds()))
 		}
 	}
 	for _, p := range m.problems() {
