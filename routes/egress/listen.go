@@ -18,15 +18,19 @@ import (
 type Filter struct {
 	Tools, Prompts, Resources bool     // changes of these lists
 	URIs                      []string // updates of these resources
+	TaskIDs                   []string // states of these tasks; modern backends only
 }
 
 // empty reports whether nothing is asked for.
-func (f Filter) empty() bool { return !f.Tools && !f.Prompts && !f.Resources && len(f.URIs) == 0 }
+func (f Filter) empty() bool {
+	return !f.Tools && !f.Prompts && !f.Resources && len(f.URIs) == 0 && len(f.TaskIDs) == 0
+}
 
 // Notification is something that a backend announced.
 type Notification struct {
-	Method string // notifications/tools/list_changed and its like, or notifications/resources/updated
+	Method string // notifications/tools/list_changed and its like, notifications/resources/updated, or notifications/tasks
 	URI    string // of an updated resource: the one asked for, or one below it
+	Task   string // of notifications/tasks: its params, the raw JSON of an object
 }
 
 // The notifications that a Subscription yields.
@@ -35,6 +39,7 @@ const (
 	PromptsChanged   = "notifications/prompts/list_changed"
 	ResourcesChanged = "notifications/resources/list_changed"
 	ResourceUpdated  = "notifications/resources/updated"
+	TaskUpdated      = "notifications/tasks"
 )
 
 // ErrNoStream is a backend that offers no notifications at all: asking again soon is of no use.
@@ -73,9 +78,9 @@ const (
 func (c *Client) Listen(ctx context.Context, id routes.BackendID, b *routes.Backend, want Filter) (*Subscription, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	late := time.AfterFunc(subscribing, cancel)
-	listen := c.listenLegacy
-	if wire.EraOf(b.Protocol) == wire.Modern {
-		listen = c.listenModern
+	listen := c.listenModern
+	if wire.EraOf(b.Protocol) == wire.Legacy {
+		listen, want.TaskIDs = c.listenLegacy, nil
 	}
 	s, err := listen(ctx, id, b, want)
 	inTime := late.Stop()
@@ -95,6 +100,10 @@ func (c *Client) Listen(ctx context.Context, id routes.BackendID, b *routes.Back
 	return s, nil
 }
 
+// TaskCapabilities are the clientCapabilities, a JSON object, with which a modern backend may be asked for tasks.
+// Source: SEP-2663 (Capability Negotiation).
+const TaskCapabilities = `{"extensions":{"io.modelcontextprotocol/tasks":{}}}`
+
 // listenModern asks for the stream and waits for its acknowledgment.
 // Source: MCP 2026-07-28, basic/patterns/subscriptions.
 func (c *Client) listenModern(ctx context.Context, id routes.BackendID, b *routes.Backend, want Filter) (*Subscription, error) {
@@ -102,12 +111,16 @@ func (c *Client) listenModern(ctx context.Context, id routes.BackendID, b *route
 	if err != nil {
 		return nil, &Failure{Reason: ReasonAuthFailed, Err: err}
 	}
+	capabilities := json.RawMessage("{}")
+	if len(want.TaskIDs) > 0 {
+		capabilities = json.RawMessage(TaskCapabilities)
+	}
 	patient := *b
 	patient.Timeouts.Idle, patient.Timeouts.Total = quiet, quiet
 	meta := wire.Object{
 		{Name: wire.MetaProtocolVersion, Value: wire.Quote(b.Protocol)},
 		{Name: wire.MetaClientInfo, Value: c.clientInfo},
-		{Name: wire.MetaClientCapabilities, Value: json.RawMessage("{}")},
+		{Name: wire.MetaClientCapabilities, Value: capabilities},
 	}
 	a, err := c.Do(ctx, Call{
 		ID: id, Backend: &patient, RPCID: wire.Quote("weir-" + rand.Text()), Method: "subscriptions/listen", Header: header, Probe: true,
@@ -176,6 +189,12 @@ func notificationOf(method string, doc []byte) (Notification, bool) {
 			return Notification{}, false
 		}
 		return Notification{Method: method, URI: m.Params.URI}, true
+	case TaskUpdated:
+		m, err := wire.ScanMessage(doc)
+		if err != nil || len(m.Params) == 0 || m.Params[0] != '{' {
+			return Notification{}, false
+		}
+		return Notification{Method: method, Task: string(m.Params)}, true
 	}
 	return Notification{}, false
 }
@@ -192,16 +211,23 @@ func (f Filter) append(dst []byte) []byte {
 		}
 	}
 	if len(f.URIs) > 0 {
-		uris := []byte{'['}
-		for i, uri := range f.URIs {
-			if i > 0 {
-				uris = append(uris, ',')
-			}
-			uris = append(uris, wire.Quote(uri)...)
-		}
-		o = append(o, wire.Member{Name: "resourceSubscriptions", Value: append(uris, ']')})
+		o = append(o, wire.Member{Name: "resourceSubscriptions", Value: quoteAll(f.URIs)})
+	}
+	if len(f.TaskIDs) > 0 {
+		o = append(o, wire.Member{Name: "taskIds", Value: quoteAll(f.TaskIDs)})
 	}
 	return o.Append(dst)
+}
+
+func quoteAll(list []string) json.RawMessage {
+	out := []byte{'['}
+	for i, s := range list {
+		if i > 0 {
+			out = append(out, ',')
+		}
+		out = append(out, wire.Quote(s)...)
+	}
+	return append(out, ']')
 }
 
 // agreed reads the filter of an acknowledgment; what is malformed was not agreed to.
@@ -213,6 +239,7 @@ func agreed(doc []byte) Filter {
 				Prompts   bool     `json:"promptsListChanged"`
 				Resources bool     `json:"resourcesListChanged"`
 				URIs      []string `json:"resourceSubscriptions"`
+				TaskIDs   []string `json:"taskIds"`
 			} `json:"notifications"`
 		} `json:"params"`
 	}
@@ -220,8 +247,11 @@ func agreed(doc []byte) Filter {
 		return Filter{}
 	}
 	n := m.Params.Notifications
-	return Filter{n.Tools, n.Prompts, n.Resources, n.URIs}
+	return Filter{n.Tools, n.Prompts, n.Resources, n.URIs, n.TaskIDs}
 }
 
 // Has reports whether updates of a resource are part of the filter.
 func (f Filter) Has(uri string) bool { return slices.Contains(f.URIs, uri) }
+
+// HasTask reports whether the states of a task are part of the filter.
+func (f Filter) HasTask(id string) bool { return slices.Contains(f.TaskIDs, id) }

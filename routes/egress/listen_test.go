@@ -188,3 +188,54 @@ func echoID(w http.ResponseWriter, r *http.Request, status int, member string) {
 	w.WriteHeader(status)
 	io.WriteString(w, `{"jsonrpc":"2.0","id":`+string(m.ID)+`,`+member+`}`)
 }
+
+// A modern backend is told that the plane knows tasks, and what it says of one comes whole. To a legacy one no task is named.
+func TestListenHearsOfTasks(t *testing.T) {
+	t.Parallel()
+	asked := make(chan string, 10)
+	const task = `{"taskId":"t1","status":"completed","result":{"content":[],"big":9007199254740993}}`
+	b := newBackend(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		var m struct{ Params json.RawMessage }
+		_ = json.NewDecoder(r.Body).Decode(&m) // shown below
+		asked <- string(m.Params)
+		w.Header().Set("Content-Type", "text/event-stream")
+		for _, doc := range []string{
+			`"notifications/subscriptions/acknowledged","params":{"notifications":{"taskIds":["t1"]}}`,
+			`"notifications/tasks"`, `"notifications/tasks","params":[]`, // broken: left out
+			`"notifications/tasks","params":` + task,
+		} {
+			io.WriteString(w, `data: {"jsonrpc":"2.0","method":`+doc+"}\n\n")
+		}
+	}))
+	c := newClient(t, Options{})
+	s, err := c.Listen(t.Context(), "b", &routes.Backend{URL: b.URL, Protocol: "2026-07-28"}, Filter{TaskIDs: []string{"t1", "t\"2"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	var params struct {
+		Notifications struct{ TaskIDs []string }
+		Meta          map[string]json.RawMessage `json:"_meta"`
+	}
+	if err := json.Unmarshal([]byte(<-asked), &params); err != nil {
+		t.Fatal(err)
+	}
+	if !slices.Equal(params.Notifications.TaskIDs, []string{"t1", "t\"2"}) {
+		t.Errorf("asked for %q", params.Notifications.TaskIDs)
+	}
+	if got := string(params.Meta["io.modelcontextprotocol/clientCapabilities"]); got != TaskCapabilities {
+		t.Errorf("clientCapabilities %s", got)
+	}
+	if !s.Agreed.HasTask("t1") || s.Agreed.HasTask("t\"2") {
+		t.Errorf("agreed to %v", s.Agreed)
+	}
+	n, err := s.Next()
+	if want := (Notification{Method: TaskUpdated, Task: task}); n != want || err != nil {
+		t.Errorf("heard %v, %v", n, err)
+	}
+
+	legacy := newBackend(t, &legacyServer{})
+	if s, err := c.Listen(t.Context(), "l", &routes.Backend{URL: legacy.URL, Protocol: "2025-11-25"}, Filter{TaskIDs: []string{"t1"}}); s != nil || !errors.Is(err, ErrNoStream) {
+		t.Errorf("a legacy backend: %v, %v", s, err)
+	}
+}
