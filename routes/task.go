@@ -9,18 +9,29 @@ import (
 	"slices"
 	"strings"
 	"time"
+	"unicode/utf8"
 )
 
 // Errors of owner records.
 var (
 	// ErrAmbiguousTask: one principal holds the same task id at several backends. Nobody can say which one is meant.
 	ErrAmbiguousTask = errors.New("more than one backend knows this task")
-	// ErrTooManyTasks: the principal holds MaxTasks live tasks of the host; nothing was recorded.
+	// ErrTooManyTasks: the principal holds MaxTasks live tasks of the host, or the id has MaxTaskOwners; nothing was recorded.
 	ErrTooManyTasks = errors.New("too many live tasks")
 )
 
-// MaxTasks is how many live owner records a principal may have in one host.
-const MaxTasks = 10_000
+const (
+	// MaxTasks is how many live tasks a principal may have in one host. Those that everybody may follow are together held to it, too.
+	MaxTasks = 10_000
+	// MaxTaskOwners is how many live entries one task id may have in one host: only a backend that gives one id to many principals
+	// comes near it.
+	MaxTaskOwners = 1000
+	// MaxTaskText is how long the text of an owner (a tool, a session) may be, in bytes each.
+	MaxTaskText = 8192
+	// TaskOutageGrace is how long after an outage of the store "nothing is recorded" is not to be believed: a dataplane may still hold
+	// what it could not write.
+	TaskOutageGrace = 10 * time.Second
+)
 
 // TaskDigest stands for a task id wherever it is kept: hex SHA-256 over the host and the id, each after its length (8 bytes, big
 // endian). The id itself may be all that protects a task, so that it is never stored. The result is the same on every plane and in
@@ -144,6 +155,26 @@ func (r TaskRecord) outranked(o *TaskOwner, principal string) bool {
 	})
 }
 
+// TaskEntry is an owner's entry with the digest of its task, where several tasks are told of.
+type TaskEntry struct {
+	Task string // TaskDigest
+	TaskOwner
+}
+
+// PrincipalTasks is what one principal (or everybody, as AnyPrincipal) holds in a host.
+type PrincipalTasks struct {
+	Principal string
+	Count     int         // of live tasks
+	Tasks     []TaskEntry // some of them, those that end last first; without sessions
+}
+
+// HostTasks is the operator's view of a host's tasks.
+type HostTasks struct {
+	Count      int              // of live tasks, over all principals that were counted
+	Principals []PrincipalTasks // whoever's last task ends last comes first
+	More       bool             // there are principals or tasks that are not shown, or not even counted
+}
+
 // Validate reports what no store may be given.
 func (o *TaskOwner) Validate() error {
 	switch {
@@ -157,6 +188,10 @@ func (o *TaskOwner) Validate() error {
 		return fmt.Errorf("task owner: unknown source %q", o.Source)
 	case o.Life < time.Second || o.Life > MaxTaskLife:
 		return fmt.Errorf("task owner: life %v is out of bounds", o.Life)
+	case len(o.Tool) > MaxTaskText || len(o.Session) > MaxTaskText:
+		return fmt.Errorf("task owner: tool or session has over %d bytes", MaxTaskText)
+	case !utf8.ValidString(o.Tool) || !utf8.ValidString(o.Session):
+		return errors.New("task owner: tool or session is not UTF-8")
 	}
 	return nil
 }

@@ -35,6 +35,7 @@ type Client struct {
 	clientInfo json.RawMessage
 	userAgent  []string // the header's value; read-only
 	pools      pools
+	buffers    wire.Buffers // for large answers
 
 	mu       sync.Mutex // guards what follows
 	running  int        // background work; see background
@@ -109,6 +110,9 @@ type Call struct {
 	// Name is the upstream name, URI or task id, for Mcp-Name; empty: no such header.
 	Name   string
 	Params wire.Object
+	// Memory is what Params lie in, where that was lent: it is held for as long as the call is being sent, which may be longer than
+	// the call lasts. Nil: they lie in memory that nobody uses again.
+	Memory *wire.Memory
 	// Header was computed by the plane (passthrough, add, Mcp-Param-*, trace context); nil: none. Protected names in it are
 	// not sent (see headers.go). It is not changed.
 	Header http.Header
@@ -157,6 +161,8 @@ type Answer struct {
 type source interface {
 	// next returns the next message; the error is a *Failure.
 	next() (Message, error)
+	// free lets go of the memory of the messages; no call of next follows.
+	free()
 	// close ends the exchange. It may be called while next runs, and is called once.
 	close()
 }
@@ -213,6 +219,14 @@ func (a *Answer) Close() {
 		a.permit.abandoned() // unless its end is known
 		a.src.close()
 	})
+}
+
+// Free says that nobody will look at the answer's messages any more, so that their memory can serve another call; they are garbage
+// without it. It comes after the Final message and before Close.
+func (a *Answer) Free() {
+	if a.done {
+		a.src.free()
+	}
 }
 
 // Session returns the id of the legacy session in which the call is made, empty if there is none.

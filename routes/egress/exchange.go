@@ -9,6 +9,8 @@ import (
 	"net/http/httptrace"
 	"sync"
 	"time"
+
+	"github.com/weir-mcp/weir/routes/wire"
 )
 
 // exchange is one HTTP request of a call, from dial to the last byte of its answer. It keeps the deadlines, and it knows whether
@@ -156,8 +158,9 @@ func (x *exchange) forgetConn() {
 // request is what one try sends. Without GetBody net/http replays nothing of its own accord.
 type request struct {
 	method string
-	header http.Header // not changed by net/http
-	body   []byte
+	header http.Header  // not changed by net/http
+	body   [][]byte     // in parts
+	memory *wire.Memory // holds the parts; nil: nothing lent
 }
 
 // try builds the http.Request of one try.
@@ -169,9 +172,14 @@ func (x *exchange) try(p *pool, r request) *http.Request {
 	x.mu.Lock()
 	x.once = len(r.body) > 0
 	x.mu.Unlock()
-	if len(r.body) > 0 {
+	switch len(r.body) {
+	case 0:
+	case 1:
 		// net/http knows this very type to be in memory, and writes it together with the headers.
-		out.Body, out.ContentLength = io.NopCloser(bytes.NewReader(r.body)), int64(len(r.body))
+		out.Body, out.ContentLength = io.NopCloser(bytes.NewReader(r.body[0])), int64(len(r.body[0]))
+	default:
+		o := newOutgoing(r.body, r.memory)
+		out.Body, out.ContentLength = o, o.left
 	}
 	return out.WithContext(x.ctx)
 }

@@ -38,6 +38,8 @@ type Failure struct {
 	Sent bool
 	// Status is the HTTP status of the answer, 0 when there was none.
 	Status int
+	// SessionLost: the backend does not know Call.Session any more, and did nothing with the call. It may be made once more without.
+	SessionLost bool
 	// RetryAfter is what the backend asked for with 429 or 503, at most an hour; 0: nothing.
 	RetryAfter time.Duration
 	// Err is for the log: it may name addresses, never a credential or an argument.

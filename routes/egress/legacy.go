@@ -72,7 +72,7 @@ func (c *Client) callLegacy(ctx context.Context, p *pool, call *Call) (*Answer, 
 		return nil, &Failure{Reason: ReasonUnreachable, Err: err}
 	}
 	if call.Session != "" {
-		l.wire.resume(call.Session)
+		l.resume(call.Session)
 	}
 	end := time.Now().Add(l.limits.total)
 	if !direct {
@@ -80,7 +80,12 @@ func (c *Client) callLegacy(ctx context.Context, p *pool, call *Call) (*Answer, 
 			return nil, err
 		}
 	}
-	a, err := l.send(ctx, call.Method, call.Params, end)
+	a, err := l.send(ctx, call.Method, call.Params, call.Memory, end)
+	if call.Session != "" {
+		if lost := a.lostSession(); lost != nil {
+			err = lost
+		}
+	}
 	if err != nil {
 		a.end(false)
 		return nil, err
@@ -126,7 +131,7 @@ func (l *legacyConn) handshake(ctx context.Context, version string, info, capabi
 		{Name: "capabilities", Value: capabilities},
 		{Name: "clientInfo", Value: info},
 	}
-	a, err := l.send(ctx, "initialize", params, time.Now().Add(l.limits.total))
+	a, err := l.send(ctx, "initialize", params, nil, time.Now().Add(l.limits.total))
 	defer a.end(true)
 	if err != nil {
 		return nil, err
@@ -148,7 +153,7 @@ func (l *legacyConn) handshake(ctx context.Context, version string, info, capabi
 // may be of no use any more. A JSON-RPC error is none: the session goes on without.
 // Source: MCP 2025-11-25, server/utilities/logging (Setting Log Level).
 func (l *legacyConn) setLevel(ctx context.Context, level string) bool {
-	a, err := l.send(ctx, "logging/setLevel", wire.Object{{Name: "level", Value: wire.Quote(level)}}, time.Now().Add(sideTimeout))
+	a, err := l.send(ctx, "logging/setLevel", wire.Object{{Name: "level", Value: wire.Quote(level)}}, nil, time.Now().Add(sideTimeout))
 	if err == nil {
 		_, err = a.result()
 	}
@@ -168,8 +173,9 @@ func (l *legacyConn) notify(ctx context.Context, method string, params json.RawM
 	return nil
 }
 
-// send writes a request and returns its answer, whose headers are there. The answer must be ended after an error too.
-func (l *legacyConn) send(ctx context.Context, method string, params wire.Object, end time.Time) (*legacyAnswer, error) {
+// send writes a request, whose params lie in memory, and returns its answer, whose headers are there. The answer must be ended
+// after an error too.
+func (l *legacyConn) send(ctx context.Context, method string, params wire.Object, memory *wire.Memory, end time.Time) (*legacyAnswer, error) {
 	l.lastID++
 	id, _ := jsonrpc.MakeID(float64(l.lastID)) // takes any number
 	x := newExchange(ctx, l.limits)
@@ -180,7 +186,7 @@ func (l *legacyConn) send(ctx context.Context, method string, params wire.Object
 	}
 	_, a.task = params.Get("task")
 	message := wire.Message{ID: strconv.AppendInt(nil, l.lastID, 10), Method: method, Params: params}
-	a.x.message = message.Encode()
+	a.x.message, a.x.memory = message.EncodeParts(), memory
 	if err := l.conn.Write(a.x.context(), &jsonrpc.Request{ID: id, Method: method}); err != nil {
 		if a.refusal = a.x.refusal(); a.refusal != nil {
 			return a, nil
@@ -337,6 +343,8 @@ func notification(m *jsonrpc.Request) Message {
 	}
 	return Message{Doc: doc, Method: m.Method}
 }
+
+func (a *legacyAnswer) free() {}
 
 // close ends the call and its connection.
 func (a *legacyAnswer) close() { a.end(false) }

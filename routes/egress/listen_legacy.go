@@ -47,7 +47,7 @@ func (c *Client) listenLegacy(ctx context.Context, id routes.BackendID, b *route
 }
 
 func (l *legacyConn) subscribe(ctx context.Context, uri string) error {
-	a, err := l.send(ctx, "resources/subscribe", wire.Object{{Name: "uri", Value: wire.Quote(uri)}}, time.Now().Add(l.limits.total))
+	a, err := l.send(ctx, "resources/subscribe", wire.Object{{Name: "uri", Value: wire.Quote(uri)}}, nil, time.Now().Add(l.limits.total))
 	defer a.end(true)
 	if err != nil {
 		return err

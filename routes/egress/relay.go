@@ -19,7 +19,7 @@ func (c *Client) relay(ctx context.Context, p *pool, call *Call) (*Answer, error
 	x := newExchange(ctx, limitsOf(call.Backend.Timeouts))
 	id := upstreamID(call.RPCID)
 	message := wire.Message{ID: id, Method: call.Method, Params: call.Params}
-	resp, err := p.roundTrip(x, request{http.MethodPost, c.header(call), message.Encode()})
+	resp, err := p.roundTrip(x, request{http.MethodPost, c.header(call), message.EncodeParts(), call.Memory})
 	if err != nil {
 		x.finish()
 		return nil, err
@@ -65,6 +65,7 @@ type relayed struct {
 	client json.RawMessage   // the client's, exact text
 	token  json.RawMessage   // the call's progress token, nil if none
 	events *wire.EventReader // nil: a JSON document
+	memory *wire.Memory      // of the document
 	final  atomic.Bool
 }
 
@@ -116,10 +117,11 @@ func (r *relayed) next() (Message, error) {
 // document reads a JSON answer whole.
 func (r *relayed) document() (Message, error) {
 	status := r.resp.StatusCode
-	doc, err := wire.ReadBody(r.resp.Body, r.resp.ContentLength, r.c.opts.ResponseLimit)
+	doc, memory, err := r.c.buffers.ReadBody(r.resp.Body, r.resp.ContentLength, r.c.opts.ResponseLimit)
 	if err != nil {
 		return Message{}, r.x.failed(err)
 	}
+	r.memory = memory
 	s, err := wire.ScanMessage(doc)
 	if status == http.StatusBadRequest || status == http.StatusNotFound {
 		if err != nil || s.Kind != wire.KindResponse || s.Error == nil || s.ID != nil && !sameJSON(s.ID, r.id) {
@@ -143,6 +145,11 @@ func (r *relayed) finish(doc []byte, s *wire.Scan, status int) Message {
 	m := responseOf(doc, s, r.client)
 	m.Status = status
 	return m
+}
+
+func (r *relayed) free() {
+	r.memory.Release()
+	r.memory = nil
 }
 
 // torn tells a stream that ended too early from one that broke.

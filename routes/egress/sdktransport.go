@@ -30,7 +30,8 @@ type sdkExchange struct {
 	kind kind
 	// message goes out in the place of what the SDK encoded, which has no params: the SDK would write them anew, and decode
 	// them to look for a version. Nil: what the SDK encoded.
-	message []byte
+	message [][]byte
+	memory  *wire.Memory // that message lies in; nil: nothing lent
 
 	mu     sync.Mutex // guards what follows; the SDK reads bodies in its own goroutines
 	stream bool       // the answer is an event stream
@@ -217,12 +218,12 @@ func (t *sdkTransport) stop() {
 func (t *sdkTransport) build(req *http.Request) (request, error) {
 	out := request{method: req.Method}
 	if req.Body != nil {
-		var err error
-		out.body, err = io.ReadAll(req.Body) // from the SDK's own buffer
+		body, err := io.ReadAll(req.Body) // from the SDK's own buffer
 		req.Body.Close()
 		if err != nil {
 			return request{}, err
 		}
+		out.body = [][]byte{body}
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -265,7 +266,7 @@ func (t *sdkTransport) RoundTrip(req *http.Request) (*http.Response, error) {
 		return emptied(resp, resp.StatusCode), nil
 	}
 	if s.message != nil && req.Method == http.MethodPost {
-		out.body = s.message
+		out.body, out.memory = s.message, s.memory
 	}
 	resp, err := t.p.roundTrip(s.exchange, out)
 	if err != nil {

@@ -162,7 +162,7 @@ func (s *Session) Call(ctx context.Context, method string, params wire.Object) (
 	if params == nil {
 		params = wire.Object{}
 	}
-	a, err := s.legacy.send(ctx, method, params, time.Now().Add(s.legacy.limits.total))
+	a, err := s.legacy.send(ctx, method, params, nil, time.Now().Add(s.legacy.limits.total))
 	defer a.end(true)
 	if err != nil {
 		return nil, err

@@ -15,7 +15,7 @@ func ACLRules(role Role, prefix string) string {
 		if family {
 			pattern += "*"
 		}
-		if k.Writer == role {
+		if k.Writer == role || k.Writer == RoleAny {
 			rules = append(rules, "~"+pattern)
 		} else {
 			rules = append(rules, "%R~"+pattern)
@@ -46,7 +46,8 @@ func commands() []command {
 	add("", "auth", "hello", "ping", "select", "command", "cluster|slots", "cluster|shards",
 		"readonly", "asking", "multi", "exec", "evalsha", "eval", "time")
 	add("", "get", "mget", "hget", "hmget", "hgetall", "hexists", "hlen", "hscan", "exists", "xread", "xrevrange", "zrange", "lrange")
-	add(RoleControlPlane, "set", "del", "hset", "hdel", "hincrby", "pexpire", "xadd", "lpush", "ltrim")
-	add(RoleDataplane, "set", "zadd", "zremrangebyscore", "pexpireat")
+	add("", "hset", "hdel", "zadd", "zrem", "zremrangebyscore", "zscore", "zcard", "zcount", "zrevrangebyscore", "pexpireat")
+	add(RoleControlPlane, "set", "del", "hincrby", "pexpire", "xadd", "lpush", "ltrim", "info")
+	add(RoleDataplane, "set")
 	return all
 }

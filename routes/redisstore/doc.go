@@ -1,5 +1,5 @@
 // Package redisstore keeps published documents in Redis: a [Writer] for the control plane that leads, a [Reader] for
-// everybody.
+// everybody; and for both planes [Owners], which know whose a task is.
 //
 // Everything that a change touches lies in one hash slot, so that one Lua script writes it whole, on Redis Cluster too. The
 // script first compares the writer's lease with the fence: a leader that lost its lease, even one that slept through the
@@ -21,7 +21,7 @@ import (
 // DefaultTimeout bounds one try of one operation.
 const DefaultTimeout = 200 * time.Millisecond
 
-// Options of a Reader or a Writer.
+// Options of a Reader, a Writer or Owners.
 type Options struct {
 	// Client is what Open returned: a *redis.Client or a *redis.ClusterClient with ContextTimeoutEnabled. It is not closed by
 	// this package; closing it also ends what this package started.
@@ -33,6 +33,14 @@ type Options struct {
 	// Observe is told of every operation when it ends, for metrics: its name, which is one of few, how long it took with its
 	// retry, and its error. It must be quick and safe for concurrent use. Nil: nobody is told.
 	Observe func(operation string, took time.Duration, err error)
+	// Outages is told when Redis goes away and comes back. What shares a client should share it, since an idle part notices nothing;
+	// nil: each has its own.
+	Outages *Outages
+	// MaxTasks is how many live tasks a principal may have in one host; zero: routes.MaxTasks. Only Owners heed it.
+	MaxTasks int
+	// Report is told of owner records that can't be read, each time; its text has digests and no secret. Nil: nobody is told. Only
+	// Owners heed it. Safe for concurrent use.
+	Report func(error)
 }
 
 // store is what Reader and Writer share.
@@ -55,5 +63,8 @@ func newStore(o Options) (store, error) {
 	}
 	s := store{client: o.Client, keys: keyspace{prefix: prefix}}
 	s.gate = newGate(cmp.Or(o.Timeout, DefaultTimeout), o.Observe, s.probe)
+	if o.Outages != nil {
+		s.gate.outages = o.Outages
+	}
 	return s, nil
 }

@@ -64,6 +64,7 @@ func (r *Reader) Follow(ctx context.Context, apply func([]routes.Event), state f
 		}
 		if told != down {
 			told = down
+			r.gate.outages.begin()
 			state(false, err)
 		}
 		if time.Since(began) > r.follow.retry2 { // one that breaks at once does not count as success

@@ -27,6 +27,7 @@ type gate struct {
 	timeout time.Duration
 	observe func(string, time.Duration, error)
 	probe   func(context.Context) error
+	outages *Outages
 
 	mu       sync.Mutex // guards what follows
 	failures int        // in a row
@@ -37,7 +38,7 @@ func newGate(timeout time.Duration, observe func(string, time.Duration, error), 
 	if observe == nil {
 		observe = func(string, time.Duration, error) {}
 	}
-	return &gate{timeout: timeout, observe: observe, probe: probe}
+	return &gate{timeout: timeout, observe: observe, probe: probe, outages: new(Outages)}
 }
 
 // do runs try, at most twice, each time no longer than the timeout. Its error is the caller's own (context.Canceled) or wraps
@@ -96,12 +97,14 @@ func (g *gate) shut() error {
 
 // reached says that Redis answered; it opens the gate.
 func (g *gate) reached() {
+	g.outages.end()
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.failures, g.cause = 0, nil
 }
 
 func (g *gate) failed(err error) {
+	g.outages.begin()
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if g.failures++; g.failures < failuresToShut || g.cause != nil || errors.Is(err, redis.ErrClosed) {

@@ -23,6 +23,8 @@ type Role string
 const (
 	RoleControlPlane Role = "control plane"
 	RoleDataplane    Role = "dataplane"
+	// RoleAny is a key's writer only: each role writes it.
+	RoleAny Role = "both planes"
 )
 
 // Key describes one key, or one family of keys, in Redis.
@@ -33,7 +35,7 @@ type Key struct {
 	Type string
 	// TTL in words; "none" for what must outlive every process.
 	TTL string
-	// Writer is the only role that writes it.
+	// Writer is the only role that writes it, or RoleAny.
 	Writer Role
 	// Holds says what stands in it.
 	Holds string
@@ -70,6 +72,12 @@ func Keys() []Key {
 			"dataplane → when its status expires, Unix milliseconds"},
 		{tagStatus + "dataplane:<dataplane>", "string", "the dataplane's choice", RoleDataplane,
 			"what a dataplane says of itself, JSON"},
+		{"{task:<digest>}", "hash", "that of its longest entry", RoleAny,
+			"owner record of a task: principal/backend → when the entry expires, its life, when it was made, all in milliseconds, its source (mint, claim, probe), and tool and session, JSON"},
+		{"{tasks:<host>/<principal>}", "zset", "that of its longest member", RoleAny,
+			"digest of a task that the principal holds in the host → when that expires, Unix milliseconds"},
+		{"{taskhost:<host>}", "zset", "that of its longest member", RoleAny,
+			"principal with tasks in the host → when the last of them expires, Unix milliseconds"},
 	}
 }
 
@@ -102,6 +110,16 @@ func (k keyspace) decision(subject string) string {
 func (k keyspace) statuses() string { return k.prefix + tagStatus + "dataplanes" }
 func (k keyspace) status(dataplane string) string {
 	return k.prefix + tagStatus + "dataplane:" + dataplane
+}
+
+// Owner records have a tag each, so that they spread over a cluster.
+
+func (k keyspace) task(digest string) string { return k.prefix + "{task:" + digest + "}" }
+func (k keyspace) tasks(host routes.HostID, principal string) string {
+	return k.prefix + "{tasks:" + string(host) + "/" + principal + "}"
+}
+func (k keyspace) taskHost(host routes.HostID) string {
+	return k.prefix + "{taskhost:" + string(host) + "}"
 }
 
 // checkPrefix refuses what would move keys to other slots or break an ACL file.

@@ -116,6 +116,9 @@ func fill(t *testing.T, client redis.UniversalClient) {
 	must(w.MarkComplete(ctx, l))
 	must(w.Revoke(ctx, []routes.Revocation{{Issuer: "i", TokenID: "t", Until: time.Now().Add(time.Hour)}}))
 	must(r.PutStatus(ctx, "d", []byte("{}"), time.Minute))
+	o, err := NewOwners(Options{Client: client})
+	must(err)
+	must(o.RecordTask(ctx, "a", "id", routes.TaskOwner{Principal: "p", Backend: "b", Source: routes.TaskMinted, Life: time.Hour}))
 }
 
 func archived(h routes.HostChange) routes.HostChange {

@@ -18,12 +18,15 @@ const memoryStream = 10_000
 // Memory is a store in memory, with the methods of redisstore's Writer and Reader and the same behaviour. Several Readers and
 // Writers of one test share one Memory. Safe for concurrent use.
 type Memory struct {
-	mu      sync.Mutex // guards what follows
-	data    *memoryData
-	down    bool
-	flushes int           // how often data was lost; part of the next incarnation's name
-	broken  int           // how often followers lost their connection
-	changed chan struct{} // closed and replaced at each change
+	mu   sync.Mutex // guards what follows
+	data *memoryData
+	down bool
+	// recovered is when the last outage ended; maxTasks bounds a principal's tasks, if it is not zero.
+	recovered time.Time
+	maxTasks  int
+	flushes   int           // how often data was lost; part of the next incarnation's name
+	broken    int           // how often followers lost their connection
+	changed   chan struct{} // closed and replaced at each change
 }
 
 // memoryData is what is lost when data is lost.
@@ -42,6 +45,7 @@ type memoryData struct {
 	revocations     map[string]routes.Revocation // by key
 	history         map[routes.HostID][]routes.Revision
 	decisions       map[string][]byte
+	tasks           memoryTasks
 	stream          []memoryChange
 }
 
@@ -66,7 +70,7 @@ func newMemoryData() *memoryData {
 		lists:    map[routes.HostID][]byte{},
 		catalogs: map[routes.BackendID]routes.CatalogChange{},
 		history:  map[routes.HostID][]routes.Revision{}, decisions: map[string][]byte{},
-		statuses: map[string]memoryStatus{}, revocations: map[string]routes.Revocation{},
+		statuses: map[string]memoryStatus{}, revocations: map[string]routes.Revocation{}, tasks: memoryTasks{},
 	}
 }
 
@@ -74,6 +78,9 @@ func newMemoryData() *memoryData {
 func (m *Memory) SetDown(down bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	if m.down && !down {
+		m.recovered = time.Now()
+	}
 	m.down = down
 	m.broken++
 	m.wake()
