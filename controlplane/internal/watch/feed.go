@@ -30,14 +30,14 @@ type feed struct {
 	members map[*member]struct{}
 }
 
-var errNotAgreed = errors.New("the backend did not agree to a subscription of this resource")
+var errNotAgreed = errors.New("the backend did not agree to the subscription")
 
 // start begins a feed. h.mu is held.
 func (h *Hub) start(k key, b *routes.Backend) *feed {
 	ctx, cancel := context.WithCancel(context.Background())
 	f := &feed{key: k, backend: *b, stop: cancel, opened: make(chan struct{}), members: map[*member]struct{}{}}
 	h.feeds[k] = f
-	h.streams.Set(float64(len(h.feeds)))
+	h.m.streams.Set(float64(len(h.feeds)))
 	h.running.Go(func() {
 		defer cancel()
 		h.follow(ctx, f)

@@ -1,14 +1,17 @@
-// Package watch keeps upstream subscriptions to resources: one a resource of a backend, however many clients listen, dropped with
-// the last of them.
+// Package watch keeps upstream subscriptions to resources, and follows tasks: one a resource or task of a backend, however many
+// clients listen, dropped with the last of them.
 //
 // Each has a stream of its own, so that a resource that a backend refuses, or that one tenant asks for, is nobody else's concern.
-// Streams are opened with the plane's own credentials, as discovery's are, never with a caller's.
+// A task whose backend offers no stream is polled. Backends are asked with the plane's own credentials, as by discovery, never with a
+// caller's.
 package watch
 
 import (
 	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
+	"net/http"
 	"sync"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -18,9 +21,14 @@ import (
 	"github.com/weir-mcp/weir/routes/egress"
 )
 
-// Upstream opens streams of notifications; *egress.Client does.
+// Upstream is the way to backends; *egress.Client is.
 type Upstream interface {
+	// Listen opens a stream of notifications.
 	Listen(ctx context.Context, id routes.BackendID, b *routes.Backend, want egress.Filter) (*egress.Subscription, error)
+	// Do makes one call.
+	Do(ctx context.Context, call egress.Call) (*egress.Answer, error)
+	// Header resolves what the operator adds to every request to a backend.
+	Header(b *routes.Backend) (http.Header, error)
 }
 
 // Options of a Hub.
@@ -28,18 +36,22 @@ type Options struct {
 	Upstream Upstream
 	Log      *zap.Logger           // nil: nothing is logged
 	Registry prometheus.Registerer // nil: nothing is counted
-	// Max bounds the subscriptions that are open upstream. Zero means 1,024.
-	Max int
+	// Max bounds the resources that are subscribed to, MaxTasks the tasks that are followed. Zero means 1,024 each.
+	Max, MaxTasks int
+	// ClientInfo is what backends are told of who asks for a task: an Implementation of the schema. Nil: {"name":"weir","version":"0"}.
+	ClientInfo json.RawMessage
 }
 
 // Hub shares upstream subscriptions. Safe for concurrent use.
 type Hub struct {
-	o       Options
-	log     *zap.Logger
-	streams prometheus.Gauge
+	o          Options
+	log        *zap.Logger
+	m          metrics
+	clientInfo json.RawMessage
 
 	mu      sync.Mutex // guards what follows, and the fields of feeds below theirs
 	feeds   map[key]*feed
+	tasks   map[taskKey]*taskFeed
 	stopped bool
 	running sync.WaitGroup // feeds
 }
@@ -57,20 +69,45 @@ func New(o Options) (*Hub, error) {
 	if o.Upstream == nil {
 		return nil, errors.New("watch: Upstream is required")
 	}
-	o.Max = cmp.Or(o.Max, 1024)
+	o.Max, o.MaxTasks = cmp.Or(o.Max, 1024), cmp.Or(o.MaxTasks, 1024)
 	h := &Hub{
-		o: o, log: cmp.Or(o.Log, zap.NewNop()), feeds: map[key]*feed{},
+		o: o, log: cmp.Or(o.Log, zap.NewNop()), m: newMetrics(), clientInfo: o.ClientInfo,
+		feeds: map[key]*feed{}, tasks: map[taskKey]*taskFeed{},
+	}
+	if h.clientInfo == nil {
+		h.clientInfo = json.RawMessage(`{"name":"weir","version":"0"}`)
+	}
+	if o.Registry != nil {
+		for _, c := range []prometheus.Collector{h.m.streams, h.m.tasks, h.m.polls} {
+			if err := o.Registry.Register(c); err != nil {
+				return nil, err
+			}
+		}
+	}
+	return h, nil
+}
+
+// metrics of a Hub.
+type metrics struct {
+	streams, tasks prometheus.Gauge
+	polls          *prometheus.CounterVec
+}
+
+func newMetrics() metrics {
+	return metrics{
 		streams: prometheus.NewGauge(prometheus.GaugeOpts{
 			Name: "weir_watch_subscriptions",
 			Help: "Resources that are subscribed to at their backends.",
 		}),
+		tasks: prometheus.NewGauge(prometheus.GaugeOpts{
+			Name: "weir_watch_tasks",
+			Help: "Tasks that are followed at their backends.",
+		}),
+		polls: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "weir_watch_task_polls_total",
+			Help: "Requests for the state of a task that is followed, by backend and by what they brought: ok, unknown, backend_error, internal, or the reason of a failure.",
+		}, []string{"backend", "outcome"}),
 	}
-	if o.Registry != nil {
-		if err := o.Registry.Register(h.streams); err != nil {
-			return nil, err
-		}
-	}
-	return h, nil
 }
 
 // Run ends every subscription when ctx does, and waits for that. It returns nil.
@@ -79,6 +116,9 @@ func (h *Hub) Run(ctx context.Context) error {
 	h.mu.Lock()
 	h.stopped = true
 	for _, f := range h.feeds {
+		f.stop()
+	}
+	for _, f := range h.tasks {
 		f.stop()
 	}
 	h.mu.Unlock()
@@ -143,6 +183,6 @@ var (
 func (h *Hub) forget(f *feed) {
 	if h.feeds[f.key] == f {
 		delete(h.feeds, f.key)
-		h.streams.Set(float64(len(h.feeds)))
+		h.m.streams.Set(float64(len(h.feeds)))
 	}
 }

@@ -100,7 +100,7 @@ func newHub(t *testing.T, limit int) *Hub {
 	if err != nil {
 		t.Fatal(err)
 	}
-	h, err := New(Options{Upstream: client, Max: limit})
+	h, err := New(Options{Upstream: client, Max: limit, MaxTasks: limit})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -114,6 +114,9 @@ func newHub(t *testing.T, limit int) *Hub {
 		}
 		if _, err := h.Subscribe(context.Background(), routes.Target{ID: "b", Backend: &routes.Backend{}}, nil); err == nil {
 			t.Error("a stopped hub subscribes")
+		}
+		if _, err := h.Follow(context.Background(), Task{Backend: "b", Route: &routes.Backend{Protocol: "2026-07-28"}}, nil); err == nil {
+			t.Error("a stopped hub follows")
 		}
 		client.Close()
 	})
