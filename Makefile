@@ -14,8 +14,8 @@ help: ## list these targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 .PHONY: build
-build: ## build the three binaries into bin/
-	$(GO) build -ldflags '$(LDFLAGS)' -o $(BIN)/ ./controlplane/cmd/weir-controlplane ./dataplane/cmd/weir-dataplane ./deploy/standalone/cmd/weir-standalone
+build: ## build the binaries into bin/
+	$(GO) build -ldflags '$(LDFLAGS)' -o $(BIN)/ ./controlplane/cmd/weir-controlplane ./dataplane/cmd/weir-dataplane ./deploy/standalone/cmd/weir-standalone ./deploy/standalone/cmd/weir-demo
 
 .PHONY: run
 run: build ## run both planes in one process before the demo backends; ARGS="--backend NAME=URL" for real ones

@@ -35,7 +35,7 @@ func run(m *testing.M) int {
 		args = append(args, "-race")
 	}
 	args = append(args, "-o", dir+string(filepath.Separator),
-		"../../controlplane/cmd/weir-controlplane", "../../dataplane/cmd/weir-dataplane", "../standalone/cmd/weir-standalone")
+		"../../controlplane/cmd/weir-controlplane", "../../dataplane/cmd/weir-dataplane", "../standalone/cmd/weir-standalone", "../standalone/cmd/weir-demo")
 	build := exec.Command("go", args...)
 	build.Stdout, build.Stderr = os.Stderr, os.Stderr
 	if err := build.Run(); err != nil {

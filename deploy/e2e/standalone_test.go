@@ -61,7 +61,7 @@ func TestStandalonePrintsACommandThatWorks(t *testing.T) {
 func TestStandaloneServesBothErasOnOnePort(t *testing.T) {
 	t.Parallel()
 	s := startStandalone(t)
-	want := []string{"modern__add", "modern__countdown", "modern__echo", "legacy__echo", "legacy__shout"}
+	want := []string{"modern__add", "modern__countdown", "modern__echo", "legacy__echo", "legacy__shout", "jobs__work", "jobs__introduce"}
 	slices.Sort(want)
 	for _, version := range []string{"2026-07-28", "2025-11-25", "2025-03-26"} {
 		c := s.client(version)

@@ -67,12 +67,12 @@ func Run(ctx context.Context, o *Options, stdout, stderr io.Writer) (err error) 
 	}
 	demos := len(o.Backends) == 0 && o.Config == ""
 	if demos {
-		running, startErr := demo.Start()
+		running, startErr := demo.Start("127.0.0.1:0")
 		if startErr != nil {
 			return startErr
 		}
-		defer func() { err = errors.Join(err, demo.Close(running)) }()
-		for _, b := range running {
+		defer func() { err = errors.Join(err, running.Close()) }()
+		for _, b := range running.Backends {
 			s.backends = append(s.backends, Backend{Name: b.Name, Target: b.URL})
 		}
 	}

@@ -1,5 +1,6 @@
-// Package demo is two small MCP servers, one of each generation of the protocol, that weir-standalone puts behind itself
-// when it is given no other backend. They are built on the official SDK and listen on loopback.
+// Package demo is three small MCP servers that weir-standalone puts behind itself when it is given no other backend, and that the
+// program weir-demo serves alone: one of each generation of the protocol, built on the official SDK, and one whose tools are jobs. They
+// listen on one address.
 package demo
 
 import (
@@ -12,63 +13,71 @@ import (
 	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/weir-mcp/weir/deploy/taskserver"
 )
 
-// Backend is one running demo server.
+// Backend is one of the servers.
 type Backend struct {
 	Name string // as standalone names it, and so the prefix of its tools
 	URL  string // its MCP endpoint
-	srv  *http.Server
-	done chan error
 }
 
-// Start starts the modern and the legacy demo server on free loopback ports. Close ends them.
-func Start() ([]*Backend, error) {
-	var started []*Backend
+// Servers are all of them, running.
+type Servers struct {
+	Backends []Backend
+	jobs     *taskserver.Server
+	http     *http.Server
+	done     chan error // what Serve returned
+}
+
+// Start serves on addr; port 0 takes a free one. Close ends it.
+func Start(addr string) (*Servers, error) {
+	ln, err := net.Listen("tcp", addr)
+	if err != nil {
+		return nil, fmt.Errorf("demo backends: %w", err)
+	}
+	s := &Servers{jobs: jobs(), done: make(chan error, 1)}
+	mux := http.NewServeMux()
 	for _, d := range []struct {
 		name    string
-		server  *mcp.Server
-		options *mcp.StreamableHTTPOptions
+		handler http.Handler
 	}{
-		{"modern", modern(), &mcp.StreamableHTTPOptions{Stateless: true, PropagateRequestCancellation: true}},
-		{"legacy", legacy(), &mcp.StreamableHTTPOptions{SessionTimeout: time.Minute}},
+		{"modern", sdkHandler(modern(), &mcp.StreamableHTTPOptions{Stateless: true, PropagateRequestCancellation: true})},
+		{"legacy", sdkHandler(legacy(), &mcp.StreamableHTTPOptions{SessionTimeout: time.Minute})},
+		{"jobs", s.jobs},
 	} {
-		b, err := start(d.name, mcp.NewStreamableHTTPHandler(func(*http.Request) *mcp.Server { return d.server }, d.options))
-		if err != nil {
-			return nil, errors.Join(fmt.Errorf("demo backend %q: %w", d.name, err), Close(started))
-		}
-		started = append(started, b)
+		mux.Handle("/"+d.name+"/mcp", d.handler)
+		s.Backends = append(s.Backends, Backend{Name: d.name, URL: "http://" + ln.Addr().String() + "/" + d.name + "/mcp"})
 	}
-	return started, nil
+	s.http = &http.Server{Handler: mux, ReadHeaderTimeout: 10 * time.Second}
+	go func() { s.done <- s.http.Serve(ln) }()
+	return s, nil
 }
 
-func start(name string, h http.Handler) (*Backend, error) {
-	ln, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		return nil, err
-	}
-	mux := http.NewServeMux()
-	mux.Handle("/mcp", h)
-	b := &Backend{
-		Name: name,
-		URL:  "http://" + ln.Addr().String() + "/mcp",
-		srv:  &http.Server{Handler: mux, ReadHeaderTimeout: 10 * time.Second},
-		done: make(chan error, 1),
-	}
-	go func() { b.done <- b.srv.Serve(ln) }()
-	return b, nil
+func sdkHandler(server *mcp.Server, o *mcp.StreamableHTTPOptions) http.Handler {
+	return mcp.NewStreamableHTTPHandler(func(*http.Request) *mcp.Server { return server }, o)
 }
 
-// Close ends the backends at once, calls in flight too, and waits until they have ended.
-func Close(backends []*Backend) error {
-	var errs []error
-	for _, b := range backends {
-		errs = append(errs, b.srv.Close())
-		if err := <-b.done; !errors.Is(err, http.ErrServerClosed) {
-			errs = append(errs, err)
-		}
+// Close ends the servers at once, calls in flight and jobs too, and waits until they have ended.
+func (s *Servers) Close() error {
+	s.jobs.Close()
+	err := s.http.Close()
+	if served := <-s.done; !errors.Is(served, http.ErrServerClosed) {
+		err = errors.Join(err, served)
 	}
-	return errors.Join(errs...)
+	return err
+}
+
+// Wait returns when the servers have ended of their own accord, which is a failure, or when ctx ends; Close must follow.
+func (s *Servers) Wait(ctx context.Context) error {
+	select {
+	case <-ctx.Done():
+		return nil
+	case err := <-s.done:
+		s.done <- err
+		return err
+	}
 }
 
 // modern speaks 2026-07-28 only: no handshake, no session.
