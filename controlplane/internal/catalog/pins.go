@@ -7,16 +7,19 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/weir-mcp/weir/routes"
 )
 
 // Pins is what was approved of one backend: who it says that it is, and the definition of each tool. What is seen for the first
-// time counts as approved. A tool that vanishes stays pinned: what comes back under its name must be what was approved. It is
-// read-only once made.
+// time counts as approved. A tool that vanishes stays pinned for a while: what comes back under its name must be what was approved.
+// It is read-only once made.
 type Pins struct {
 	Identity Identity       `json:"identity"`
 	Tools    map[string]Pin `json:"tools,omitempty"`
+	// Left is since when the backend is not configured any more; zero: it is.
+	Left time.Time `json:"left,omitzero"`
 }
 
 // Pin is one approved definition. Raw is left out where it is too large to be shown.
@@ -24,7 +27,12 @@ type Pin struct {
 	Digest string          `json:"digest"` // of the bytes that were approved
 	Canon  string          `json:"canon"`  // of what they say, whatever the order of members and the white space
 	Raw    json.RawMessage `json:"raw,omitempty"`
+	Gone   time.Time       `json:"gone,omitzero"` // since when the backend does not list the tool; zero: it does
 }
+
+// Remembered is how long pins outlive what they are of: a tool that the backend does not list any more, a backend that is not
+// configured.
+const Remembered = 30 * 24 * time.Hour
 
 // Identity is who a backend says that it is.
 type Identity struct {
@@ -81,6 +89,47 @@ func (p *Pins) See(c *Catalog) *Pins {
 			}
 		}
 		next.Tools[it.Name] = pinOf(it)
+	}
+	return next
+}
+
+// Tidy notes what is gone as of now, and forgets what has been for longer than Remembered. c is nil where the backend is not
+// configured. It returns p itself where there is nothing to note, and nil where nothing of it is to be kept.
+func (p *Pins) Tidy(c *Catalog, now time.Time) *Pins {
+	if p == nil {
+		return nil
+	}
+	if c == nil {
+		switch {
+		case p.Left.IsZero():
+			left := *p
+			left.Left = now
+			return &left
+		case now.Sub(p.Left) > Remembered:
+			return nil
+		}
+		return p
+	}
+	listed := make(map[string]bool, len(c.Tools.Items))
+	for i := range c.Tools.Items {
+		listed[c.Tools.Items[i].Name] = true
+	}
+	next := &Pins{Identity: p.Identity, Tools: make(map[string]Pin, len(p.Tools))}
+	noted := !p.Left.IsZero()
+	for name, pin := range p.Tools {
+		switch gone := !listed[name]; {
+		case gone && pin.Gone.IsZero() && !c.Tools.Stale: // a list that could not be read takes nothing away
+			pin.Gone, noted = now, true
+		case gone && !pin.Gone.IsZero() && now.Sub(pin.Gone) > Remembered:
+			noted = true
+			continue
+		case !gone && !pin.Gone.IsZero():
+			pin.Gone, noted = time.Time{}, true
+		}
+		next.Tools[name] = pin
+	}
+	if !noted {
+		return p
 	}
 	return next
 }

@@ -2,7 +2,10 @@ package catalog
 
 import (
 	"encoding/json"
+	"maps"
+	"slices"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 )
@@ -57,6 +60,50 @@ func TestPins(t *testing.T) {
 	}
 	if (*Pins)(nil).Changed(&first.Tools.Items[0]) {
 		t.Error("without pins something is changed")
+	}
+}
+
+// What is gone stays pinned for thirty days, and no longer; it is noted once.
+func TestPinsOfWhatIsGone(t *testing.T) {
+	both, one := seen(info, echo, other), seen(info, other)
+	unread := seen(info)
+	unread.Tools.Stale = true
+	day := 24 * time.Hour
+	pins := (*Pins)(nil).See(both)
+	gone := pins.Tidy(one, at)
+	tests := map[string]struct {
+		pins *Pins
+		cat  *Catalog // nil: the backend is not configured
+		in   time.Duration
+		same bool     // nothing is noted
+		want []string // the tools that are pinned
+	}{
+		"nothing is gone":                     {pins, both, 0, true, []string{"echo", "other"}},
+		"a tool is gone":                      {pins, one, 0, false, []string{"echo", "other"}},
+		"it still is":                         {gone, one, 29 * day, true, []string{"echo", "other"}},
+		"it is forgotten":                     {gone, one, 31 * day, false, []string{"other"}},
+		"it came back":                        {gone, both, 31 * day, false, []string{"echo", "other"}},
+		"a list that can't be read":           {pins, unread, 31 * day, true, []string{"echo", "other"}},
+		"the backend left the config":         {pins, nil, 0, false, []string{"echo", "other"}},
+		"it is still away":                    {pins.Tidy(nil, at), nil, 29 * day, true, []string{"echo", "other"}},
+		"it came back too":                    {pins.Tidy(nil, at), both, 31 * day, false, []string{"echo", "other"}},
+		"it is forgotten as a whole":          {pins.Tidy(nil, at), nil, 31 * day, false, nil},
+		"by a clock that is behind it is not": {gone, one, -day, true, []string{"echo", "other"}},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			got := tt.pins.Tidy(tt.cat, at.Add(tt.in))
+			var names []string
+			if got != nil {
+				names = slices.Sorted(maps.Keys(got.Tools))
+			}
+			if diff := cmp.Diff(tt.want, names); diff != "" || (got == tt.pins) != tt.same {
+				t.Errorf("the same: %v; pinned (-want +got):\n%s", got == tt.pins, diff)
+			}
+			if got != nil && tt.cat == both && (!got.Left.IsZero() || !got.Tools["echo"].Gone.IsZero()) {
+				t.Errorf("what came back counts as gone: %+v", got)
+			}
+		})
 	}
 }
 

@@ -5,7 +5,9 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
+	"time"
 
 	"go.uber.org/zap"
 
@@ -143,7 +145,7 @@ func (d *decisions) drop(subject string) {
 }
 
 // decide writes what the leader has to say: what it saw for the first time of pinned backends, what the store lost, and that
-// decisions on what is not there any more are over. Pins of a backend that is away stay: what comes back must be what was approved.
+// decisions on what is not there any more are over. Pins of what is away stay for a while: what comes back must be what was approved.
 func (c *Controller) decide(ctx context.Context) error {
 	conf := c.config.Load()
 	catalogs, _ := c.o.Source.Snapshot()
@@ -160,16 +162,14 @@ func (c *Controller) decide(ctx context.Context) error {
 		if cat == nil || c.decisions.seen[b.ID] == cat {
 			continue
 		}
-		if before := c.decisions.pins[b.ID]; before.See(cat) != before {
-			doc, err := catalog.EncodePins(before.See(cat))
-			if err != nil {
-				return err
-			}
-			if err := c.store(ctx, subject, doc); err != nil {
-				return err
-			}
+		before := c.decisions.pins[b.ID]
+		if err := c.pin(ctx, b.ID, before, before.See(cat).Tidy(cat, time.Now())); err != nil {
+			return err
 		}
 		c.decisions.seen[b.ID] = cat
+	}
+	if err := c.tidyPins(ctx, conf); err != nil {
+		return err
 	}
 	hosts := make(map[routes.HostID]bool, len(conf.VirtualHosts))
 	for i := range conf.VirtualHosts {
@@ -190,6 +190,42 @@ func (c *Controller) decide(ctx context.Context) error {
 		}
 	}
 	return nil
+}
+
+// tidyPins notes which pinned backends the config has no more, and forgets the pins of those that left long ago. While a source has
+// yet to speak, that can't be known.
+func (c *Controller) tidyPins(ctx context.Context, conf *config.Config) error {
+	if conf.Awaiting {
+		return nil
+	}
+	configured := make(map[routes.BackendID]bool, len(conf.Backends))
+	for i := range conf.Backends {
+		configured[conf.Backends[i].ID] = true
+	}
+	for id, before := range maps.Clone(c.decisions.pins) {
+		if configured[id] {
+			continue
+		}
+		if err := c.pin(ctx, id, before, before.Tidy(nil, time.Now())); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// pin puts pins in the place of others, unless they are the same; nil takes them back.
+func (c *Controller) pin(ctx context.Context, id routes.BackendID, before, next *catalog.Pins) error {
+	switch {
+	case next == before:
+		return nil
+	case next == nil:
+		return c.takeBack(ctx, history.PinsSubject(id))
+	}
+	doc, err := catalog.EncodePins(next)
+	if err != nil {
+		return err
+	}
+	return c.store(ctx, history.PinsSubject(id), doc)
 }
 
 // store stores one decision and takes it. Who was overtaken reads what stands and decides anew.

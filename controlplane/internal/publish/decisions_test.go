@@ -115,6 +115,41 @@ func TestPinsGoWithThePin(t *testing.T) {
 	})
 }
 
+// The pins of a backend that leaves the config outlive it for thirty days, over a change of leaders.
+func TestPinsOfABackendThatLeftAreForgotten(t *testing.T) {
+	inBubble(t, func(t *testing.T, m *routestest.Memory) {
+		src := func() *source { return newSource().learn("a", "ping").learn("b", "x").settled() }
+		slow := func(o *Options) { o.LeaseTTL, o.Renew, o.Verify = 10*time.Hour, 3*time.Hour, 5*time.Hour } // days pass
+		one := start(t, m, "one", pinned(t, config.PinBlock, "acme: a"), src(), slow)
+		after(time.Second)
+		without := parse(t, 0, "b", "globex: b")
+		one.Configure(without)
+		after(15 * 24 * time.Hour)
+		one.stop()
+		two := start(t, m, "two", without, src(), slow)
+		after(14 * 24 * time.Hour)
+		two.learn("b", "x", "y") // any round will do
+		after(time.Second)
+		all, _, err := m.Decisions(t.Context())
+		if len(all) != 1 || err != nil {
+			t.Errorf("after 29 days: decisions %v, %v; want one", all, err)
+		}
+		two.Configure(pinned(t, config.PinBlock, "acme: a"))
+		two.redefine("a", "changed while it was away")
+		after(time.Second)
+		if got := codes(two.State()); !slices.Contains(got, "tool_withheld") {
+			t.Errorf("back after 29 days: problems %v, want tool_withheld", got)
+		}
+		two.Configure(without)
+		after(31 * 24 * time.Hour)
+		two.learn("b", "z")
+		after(time.Second)
+		if all, _, err := m.Decisions(t.Context()); len(all) != 0 || err != nil {
+			t.Errorf("after 31 days: decisions %v, %v; want none", all, err)
+		}
+	})
+}
+
 func TestAHeldHostStaysUntilItIsResumed(t *testing.T) {
 	inBubble(t, func(t *testing.T, m *routestest.Memory) {
 		r := start(t, m, "one", parse(t, 0, "a b", "acme: a", "globex: b"), newSource().learn("a", "ping").learn("b", "pong").settled())
