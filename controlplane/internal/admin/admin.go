@@ -89,6 +89,7 @@ func (a *API) routes() chi.Routes {
 	root.MethodNotAllowed(notAllowed)
 	root.Mount("/api/v1", a.guarded("admin.token", func() config.Token { return a.o.Config().Admin }, func(r chi.Router) {
 		r.Get("/backends", a.backends)
+		r.Get("/backends/{name}", a.backendDetail)
 		r.Post("/backends/{name}/refresh", a.refresh)
 		r.Get("/backends/{name}/changes", a.changes)
 		r.Post("/backends/{name}/approve", a.approve)

@@ -192,7 +192,12 @@ func TestClosedByDefault(t *testing.T) {
 
 func TestAnswers(t *testing.T) {
 	w := newWorld()
-	api := newAPI(t, w, configured())
+	cfg := configured()
+	for _, id := range []routes.HostID{"initech", "globex"} {
+		cfg.VirtualHosts = append(cfg.VirtualHosts, config.VirtualHost{ID: id, Backends: []config.HostBackend{{Name: "up"}}})
+	}
+	w.catalogs["up"].ServerInfo, w.catalogs["up"].Capabilities = json.RawMessage(`{"name":"s"}`), json.RawMessage(`{"tools":{}}`)
+	api := newAPI(t, w, cfg)
 	for request, want := range map[string]string{
 		"GET /api/v1/backends": `{"backends":[
 			{"name":"up","url":"http://up.example/mcp?a=1&b=2","health":"up","checked":"2026-11-30T12:00:00Z","durationMs":1.5,
@@ -201,6 +206,14 @@ func TestAnswers(t *testing.T) {
 				"resources":{"items":0},"resourceTemplates":{"items":0}}},
 			{"name":"down","url":"http://down.example/mcp","health":"down","lastError":"connection refused","checked":"2026-11-30T12:00:00Z"},
 			{"name":"new","url":"http://new.example/mcp","health":"unknown"}]}`,
+		"GET /api/v1/backends/up": `{"name":"up","url":"http://up.example/mcp?a=1&b=2","health":"up","checked":"2026-11-30T12:00:00Z","durationMs":1.5,
+			 "protocol":"2025-11-25","era":"legacy","handshake":"required","taken":"2026-11-30T12:00:00Z","lists":{
+				"tools":{"items":2,"rejected":1},"prompts":{"items":0,"stale":true,"since":"2026-11-30T12:00:00Z","reason":"timeout"},
+				"resources":{"items":0},"resourceTemplates":{"items":0}},
+			 "pin":"off","serverInfo":{"name":"s"},"capabilities":{"tools":{}},"virtualHosts":["globex","initech"],"problems":[]}`,
+		"GET /api/v1/backends/down": `{"name":"down","url":"http://down.example/mcp","health":"down","lastError":"connection refused",
+			"checked":"2026-11-30T12:00:00Z","pin":"off","virtualHosts":[],
+			"problems":[{"code":"backend_down","backend":"down","text":"connection refused"}]}`,
 		"GET /api/v1/virtual-hosts": `{"virtualHosts":[{"id":"acme","version":{"incarnation":"i","epoch":3,"revision":9},
 			"backends":["up"],"missing":["never"],"tools":1,"prompts":0,"resources":1,"resourceTemplates":1}]}`,
 		"GET /api/v1/problems": `{"problems":[{"code":"name_taken","host":"acme","backend":"b","subject":"gh__y","text":"taken"},
@@ -248,6 +261,7 @@ func TestRefusals(t *testing.T) {
 	}{
 		"GET /api/v1/virtual-hosts/nobody":              {404, "unknown_host"},
 		"POST /api/v1/backends/nobody/refresh":          {404, "unknown_backend"},
+		"GET /api/v1/backends/nobody":                   {404, "unknown_backend"},
 		"GET /api/v1/explain?host=nobody&tool=x":        {404, "unknown_host"},
 		"GET /api/v1/explain?host=acme":                 {400, "bad_request"},
 		"GET /api/v1/explain?tool=x":                    {400, "bad_request"},

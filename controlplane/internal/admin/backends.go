@@ -1,13 +1,18 @@
 package admin
 
 import (
+	"cmp"
+	"encoding/json"
 	"net/http"
+	"slices"
 	"time"
 
 	"github.com/go-chi/chi/v5"
 	"go.uber.org/zap"
 
 	"github.com/weir-mcp/weir/controlplane/internal/catalog"
+	"github.com/weir-mcp/weir/controlplane/internal/compile"
+	"github.com/weir-mcp/weir/controlplane/internal/config"
 	"github.com/weir-mcp/weir/routes"
 	"github.com/weir-mcp/weir/routes/wire"
 )
@@ -43,28 +48,80 @@ func (a *API) backends(w http.ResponseWriter, _ *http.Request) {
 	catalogs, healths := a.o.Source.Snapshot()
 	views := []backendView{}
 	for _, b := range a.o.Config().Backends {
-		v := backendView{Name: b.ID, URL: b.Route.URL, Source: b.Route.Source, Health: "unknown"}
-		if h, ok := healths[b.ID]; ok && !h.Checked.IsZero() {
-			v.Health = "down"
-			if h.Up {
-				v.Health = "up"
-			}
-			v.LastError, v.Checked = h.LastError, timeOf(h.Checked)
-			v.DurationMs = float64(h.Duration) / float64(time.Millisecond)
-		}
-		if cat := catalogs[b.ID]; cat != nil {
-			v.Protocol, v.Era, v.Handshake, v.Taken = cat.Protocol, "legacy", cat.Handshake, timeOf(cat.Taken)
-			if wire.EraOf(cat.Protocol) == wire.Modern {
-				v.Era = "modern"
-			}
-			v.Lists = map[string]listView{
-				"tools": viewOf(&cat.Tools), "prompts": viewOf(&cat.Prompts),
-				"resources": viewOf(&cat.Resources), "resourceTemplates": viewOf(&cat.ResourceTemplates),
-			}
-		}
-		views = append(views, v)
+		views = append(views, viewBackend(&b, catalogs[b.ID], healths[b.ID]))
 	}
 	answer(w, http.StatusOK, map[string]any{"backends": views})
+}
+
+// viewBackend shows a backend; cat is nil where it has never answered, and h zero where it was never asked.
+func viewBackend(b *config.Backend, cat *catalog.Catalog, h catalog.Health) backendView {
+	v := backendView{Name: b.ID, URL: b.Route.URL, Source: b.Route.Source, Health: "unknown"}
+	if !h.Checked.IsZero() {
+		v.Health = "down"
+		if h.Up {
+			v.Health = "up"
+		}
+		v.LastError, v.Checked = h.LastError, timeOf(h.Checked)
+		v.DurationMs = float64(h.Duration) / float64(time.Millisecond)
+	}
+	if cat == nil {
+		return v
+	}
+	v.Protocol, v.Era, v.Handshake, v.Taken = cat.Protocol, "legacy", cat.Handshake, timeOf(cat.Taken)
+	if wire.EraOf(cat.Protocol) == wire.Modern {
+		v.Era = "modern"
+	}
+	v.Lists = map[string]listView{
+		"tools": viewOf(&cat.Tools), "prompts": viewOf(&cat.Prompts),
+		"resources": viewOf(&cat.Resources), "resourceTemplates": viewOf(&cat.ResourceTemplates),
+	}
+	return v
+}
+
+// backendDetail shows one backend, with what it says of itself and what is said of it.
+func (a *API) backendDetail(w http.ResponseWriter, r *http.Request) {
+	cfg := a.o.Config()
+	b, ok := configuredBackend(cfg, w, r)
+	if !ok {
+		return
+	}
+	catalogs, healths := a.o.Source.Snapshot()
+	cat := catalogs[b.ID]
+	out := struct {
+		backendView
+		Pin          string            `json:"pin"`
+		ServerInfo   json.RawMessage   `json:"serverInfo,omitempty"`
+		Capabilities json.RawMessage   `json:"capabilities,omitempty"`
+		VirtualHosts []routes.HostID   `json:"virtualHosts"` // of the config
+		Problems     []compile.Problem `json:"problems"`
+	}{backendView: viewBackend(b, cat, healths[b.ID]), Pin: cmp.Or(b.Pin, config.PinOff), VirtualHosts: []routes.HostID{}, Problems: []compile.Problem{}}
+	if cat != nil {
+		out.ServerInfo, out.Capabilities = cat.ServerInfo, cat.Capabilities
+	}
+	for _, vh := range cfg.VirtualHosts {
+		if slices.ContainsFunc(vh.Backends, func(u config.HostBackend) bool { return u.Name == b.ID }) {
+			out.VirtualHosts = append(out.VirtualHosts, vh.ID)
+		}
+	}
+	slices.Sort(out.VirtualHosts)
+	for _, p := range a.o.Problems() {
+		if p.Backend == b.ID {
+			out.Problems = append(out.Problems, p)
+		}
+	}
+	answer(w, http.StatusOK, out)
+}
+
+// configuredBackend is the backend that a path names; false: there is none, and the refusal was sent.
+func configuredBackend(cfg *config.Config, w http.ResponseWriter, r *http.Request) (*config.Backend, bool) {
+	name := routes.BackendID(chi.URLParam(r, "name"))
+	for i := range cfg.Backends {
+		if cfg.Backends[i].ID == name {
+			return &cfg.Backends[i], true
+		}
+	}
+	fail(w, http.StatusNotFound, "unknown_backend", "no backend of this name is configured")
+	return nil, false
 }
 
 func viewOf(l *catalog.List) listView {

@@ -7,10 +7,8 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"slices"
 	"strings"
 
-	"github.com/go-chi/chi/v5"
 	strict "github.com/go-json-experiment/json"
 	"go.uber.org/zap"
 
@@ -72,19 +70,16 @@ type identityView struct {
 
 // backend is a backend of the config with what is known of it. false: the refusal was sent.
 func (a *API) backend(w http.ResponseWriter, r *http.Request) (*config.Backend, *catalog.Catalog, bool) {
-	name := routes.BackendID(chi.URLParam(r, "name"))
-	backends := a.o.Config().Backends
-	i := slices.IndexFunc(backends, func(b config.Backend) bool { return b.ID == name })
-	if i < 0 {
-		fail(w, http.StatusNotFound, "unknown_backend", "no backend of this name is configured")
+	b, ok := configuredBackend(a.o.Config(), w, r)
+	if !ok {
 		return nil, nil, false
 	}
 	catalogs, _ := a.o.Source.Snapshot()
-	if catalogs[name] == nil {
+	if catalogs[b.ID] == nil {
 		fail(w, http.StatusConflict, "backend_unheard", "the backend has never answered, so that there is nothing to compare")
 		return nil, nil, false
 	}
-	return &backends[i], catalogs[name], true
+	return b, catalogs[b.ID], true
 }
 
 // pins reads what was approved of a backend; nil without an error: nothing was.

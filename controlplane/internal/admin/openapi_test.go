@@ -134,6 +134,8 @@ func TestAnswersAreAsDescribed(t *testing.T) {
 	for request, template := range map[string]string{
 		"GET /api/v1/openapi.json":                           "/api/v1/openapi.json",
 		"GET /api/v1/backends":                               "/api/v1/backends",
+		"GET /api/v1/backends/up":                            "/api/v1/backends/{name}",
+		"GET /api/v1/backends/down":                          "/api/v1/backends/{name}",
 		"POST /api/v1/backends/up/refresh":                   "/api/v1/backends/{name}/refresh",
 		"GET /api/v1/backends/up/changes":                    "/api/v1/backends/{name}/changes",
 		"GET /api/v1/virtual-hosts":                          "/api/v1/virtual-hosts",
