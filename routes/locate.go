@@ -77,6 +77,9 @@ const (
 	CauseRecovery  = "recovering"       // Redis was away a moment ago: records may still be on their way
 	CauseBackend   = "backend"          // a backend could not be asked
 	CauseAmbiguous = "ambiguous"        // several backends know it
+	CauseRemoved   = "backend_removed"  // it is the principal's own, and its backend is no longer in the host
+	CauseTooMany   = "too_many_tasks"   // the principal holds MaxTasks
+	CauseCanceled  = "canceled"         // whoever asked has left
 )
 
 // LocatedOwner is a TaskOwner as it travels; the principal is the caller's, unless the source says that it is everybody's.
