@@ -19,6 +19,8 @@ import (
 type front struct {
 	endpoint *wire.Endpoint
 	verifier *access.Verifier // nil: there is no auth
+	// anonymous is everybody, where there is no auth.
+	anonymous *access.Identity
 }
 
 // newFront checks what only using it can tell (key files, say). An auth block that did not change keeps its verifier, with the
@@ -41,7 +43,8 @@ func (s *Server) newFront(cfg *Config) (*front, error) {
 		},
 	}
 	if cfg.NoAuth {
-		o.Anonymous = access.Anonymous(AnonymousHost(cfg))
+		f.anonymous = access.Anonymous(AnonymousHost(cfg))
+		o.Anonymous = f.anonymous
 	} else {
 		if f.verifier == nil {
 			var err error

@@ -27,6 +27,7 @@ import (
 	"github.com/weir-mcp/weir/controlplane/internal/listing"
 	"github.com/weir-mcp/weir/controlplane/internal/publish"
 	"github.com/weir-mcp/weir/controlplane/internal/source"
+	"github.com/weir-mcp/weir/controlplane/internal/tasks"
 	"github.com/weir-mcp/weir/controlplane/internal/watch"
 	"github.com/weir-mcp/weir/deploy/process"
 	"github.com/weir-mcp/weir/routes"
@@ -59,6 +60,7 @@ type Server struct {
 
 	redis     redis.UniversalClient
 	reader    *redisstore.Reader
+	owners    *redisstore.Owners
 	egress    *egress.Client
 	sources   *source.Watcher
 	discovery *discovery.Discoverer
@@ -67,6 +69,7 @@ type Server struct {
 	lists     *listing.Server
 	watch     *watch.Hub
 	requests  *listing.Requests
+	locator   *tasks.Locator
 	admin     *admin.API
 
 	revocations *access.Revocations
@@ -127,7 +130,7 @@ func New(cfg *Config, o Options) (_ *Server, err error) {
 	if err != nil {
 		return nil, err
 	}
-	store := redisstore.Options{Client: s.redis, Prefix: cfg.Redis.KeyPrefix, Observe: observe}
+	store := redisstore.Options{Client: s.redis, Prefix: cfg.Redis.KeyPrefix, Observe: observe, Outages: new(redisstore.Outages)}
 	if s.reader, err = redisstore.NewReader(store); err != nil {
 		return nil, err
 	}
@@ -136,6 +139,9 @@ func New(cfg *Config, o Options) (_ *Server, err error) {
 		return nil, err
 	}
 
+	if err := s.makeLocator(store); err != nil {
+		return nil, err
+	}
 	if s.revocations, err = s.newRevocations(writer); err != nil {
 		return nil, err
 	}
@@ -172,6 +178,7 @@ func New(cfg *Config, o Options) (_ *Server, err error) {
 		Config: func() *Config { return s.merged.Load().config }, Source: s.discovery, Published: s.published, Board: s.reader, Problems: s.allProblems,
 		Record: s.reader, Decider: writer,
 		Revoker: writer, Revoked: s.revocations,
+		Tasks: s.owners, Locator: s.locator, Callers: callers{s},
 		Owner: owner, NotLeading: s.publisher.NotLeading, Log: s.log.Named("admin"),
 	})
 	if err != nil {

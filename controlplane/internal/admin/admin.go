@@ -50,6 +50,9 @@ type Options struct {
 	Decider   Decider
 	Revoker   Revoker
 	Revoked   Revoked
+	Tasks     Tasks
+	Locator   Locator
+	Callers   Callers
 	Problems  func() []compile.Problem
 	Owner     string // of this replica's lease
 	// NotLeading returns why this replica does not hold the lease; nil: nothing is said of it.
@@ -72,6 +75,9 @@ func New(o Options) (*API, error) {
 	}
 	if o.Record == nil || o.Decider == nil {
 		return nil, errors.New("admin: Record and Decider are required")
+	}
+	if o.Tasks == nil || o.Locator == nil || o.Callers == nil {
+		return nil, errors.New("admin: Tasks, Locator and Callers are required")
 	}
 	a := &API{o: o, log: cmp.Or(o.Log, zap.NewNop())}
 	a.table = a.routes()
@@ -104,12 +110,12 @@ func (a *API) routes() chi.Routes {
 		r.Get("/dataplanes", a.dataplanes)
 		r.Get("/leases", a.leases)
 		r.Get("/explain", a.explain)
-		r.Get("/tasks", notBuilt)
+		r.Get("/tasks", a.tasks)
 		r.Get("/revocations", a.revocations)
 		r.Post("/revocations", a.revoke)
 	}))
 	root.Mount("/internal/v1", a.guarded("internal.token", func() config.Token { return a.o.Config().Internal }, func(r chi.Router) {
-		r.Post("/tasks/locate", notBuilt)
+		r.Post("/tasks/locate", a.locate)
 	}))
 	return root
 }
@@ -158,10 +164,6 @@ func notFound(w http.ResponseWriter, _ *http.Request) {
 
 func notAllowed(w http.ResponseWriter, _ *http.Request) {
 	fail(w, http.StatusMethodNotAllowed, "method_not_allowed", "this endpoint does not take this method")
-}
-
-func notBuilt(w http.ResponseWriter, _ *http.Request) {
-	fail(w, http.StatusNotImplemented, "not_implemented", "this version of Weir does not have this endpoint yet")
 }
 
 // failure is the body of every error.

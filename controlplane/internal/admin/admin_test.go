@@ -21,6 +21,7 @@ import (
 	"github.com/weir-mcp/weir/controlplane/internal/catalog"
 	"github.com/weir-mcp/weir/controlplane/internal/compile"
 	"github.com/weir-mcp/weir/controlplane/internal/config"
+	"github.com/weir-mcp/weir/controlplane/internal/tasks"
 	"github.com/weir-mcp/weir/routes"
 	"github.com/weir-mcp/weir/routes/routestest"
 )
@@ -42,6 +43,10 @@ type world struct {
 	store     *routestest.Memory
 	revoked   []routes.Revocation
 	revokeErr error
+	located   []tasks.Query
+	found     tasks.Outcome
+	callerErr error
+	hostErr   error
 }
 
 func (w *world) Snapshot() (map[routes.BackendID]*catalog.Catalog, map[routes.BackendID]catalog.Health) {
@@ -105,7 +110,7 @@ func newWorld() *world {
 func newAPI(t *testing.T, w *world, cfg *config.Config) *API {
 	t.Helper()
 	a, err := New(Options{
-		Config: func() *config.Config { return cfg }, Source: w, Published: w, Board: w, Record: w.store, Decider: w.store, Revoker: w, Revoked: w, Owner: "me",
+		Config: func() *config.Config { return cfg }, Source: w, Published: w, Board: w, Record: w.store, Decider: w.store, Revoker: w, Revoked: w, Tasks: w.store, Locator: w, Callers: w, Owner: "me",
 		Problems: func() []compile.Problem {
 			return []compile.Problem{
 				{Code: "name_taken", Host: "acme", Backend: "b", Subject: "gh__y", Text: "taken"},
@@ -275,15 +280,17 @@ func TestRefusals(t *testing.T) {
 		"POST /api/v1/backends/up/approve":              {409, "not_pinned"},
 		"GET /api/v1/backends/nobody/changes":           {404, "unknown_backend"},
 		"GET /api/v1/backends/down/changes":             {409, "backend_unheard"},
-		"GET /api/v1/tasks?host=acme":                   {501, "not_implemented"},
+		"GET /api/v1/tasks":                             {400, "bad_request"},
+		"GET /api/v1/tasks?host=A":                      {400, "bad_request"},
+		"GET /api/v1/tasks?host=acme&host=b":            {400, "bad_request"},
+		"GET /api/v1/tasks?host=acme&limit=0":           {400, "bad_request"},
+		"GET /api/v1/tasks?host=acme&limit=10001":       {400, "bad_request"},
+		"GET /api/v1/tasks?host=nobody":                 {404, "unknown_host"},
 	} {
 		got := ask(api, request, "Bearer "+adminToken)
 		if code := errorCode(t, got); got.Code != want.status || code != want.code {
 			t.Errorf("%s: %d %s, want %d %s", request, got.Code, code, want.status, want.code)
 		}
-	}
-	if got := ask(api, "POST /internal/v1/tasks/locate", "Bearer "+internalToken); got.Code != 501 {
-		t.Errorf("locate: %d, want 501", got.Code)
 	}
 	w.boardErr = errors.New("redis said something with a password in it")
 	if got := ask(api, "GET /api/v1/leases", "Bearer "+adminToken); got.Code != 500 || strings.Contains(got.Body.String(), "password") {

@@ -148,6 +148,7 @@ func TestAnswersAreAsDescribed(t *testing.T) {
 		"GET /api/v1/explain?host=acme&resource=doc:///7":    "/api/v1/explain",
 		"GET /api/v1/explain?host=acme&template=doc:///{id}": "/api/v1/explain",
 		"GET /api/v1/dataplanes":                             "/api/v1/dataplanes",
+		"GET /api/v1/tasks?host=acme":                        "/api/v1/tasks",
 		"GET /api/v1/leases":                                 "/api/v1/leases",
 	} {
 		got := ask(api, request, "Bearer "+adminToken)
