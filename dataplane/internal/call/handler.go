@@ -211,7 +211,7 @@ func (c *call) header(plan *backendPlan) (http.Header, *wire.Error) {
 func (c *call) exchange(params wire.Object, header http.Header) *wire.Error {
 	out := egress.Call{
 		ID: c.target.ID, Backend: c.target.Backend, RPCID: c.r.ID, Method: c.r.Method, Name: c.target.Upstream,
-		Params: params, Header: header, Principal: string(c.r.Identity.Principal),
+		Params: params, Memory: c.r.Memory, Header: header, Principal: string(c.r.Identity.Principal),
 	}
 	if info, ok := c.r.Meta.Get(wire.MetaClientInfo); ok && c.r.Era == wire.Modern {
 		out.Handshake.ClientInfo = info // who calls; what the client can do is not passed on: a legacy backend may not ask
@@ -219,12 +219,19 @@ func (c *call) exchange(params wire.Object, header http.Header) *wire.Error {
 	if c.target.Backend.Capabilities.Logging {
 		out.LogLevel = c.logLevel()
 	}
+	c.w.Reuse() // what of the request outlives it is copied, or held
 	answer, err := c.h.o.Backends.Do(c.ctx, out)
 	if err != nil {
 		return c.failed(err)
 	}
 	defer answer.Close()
-	return c.relay(answer)
+	if err := c.relay(answer); err != nil {
+		return err
+	}
+	if c.w.Sent() {
+		answer.Free()
+	}
+	return nil
 }
 
 // refuse names the outcome of a request that Weir itself turns down.
