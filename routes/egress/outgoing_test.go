@@ -112,7 +112,7 @@ func TestMemoryIsHeldWhileARequestIsSent(t *testing.T) {
 	for name, whole := range map[string]bool{"the backend reads on": true, "the backend leaves": false} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			const size = 16 << 20 // more than any socket takes
+			const size = 8 << 20 // more than a socket takes whose other end does not read
 			release, read := make(chan struct{}), make(chan error, 1)
 			b := serve(t, func(b *rawBackend, conn net.Conn, _ int) {
 				r := bufio.NewReader(conn)
@@ -150,8 +150,10 @@ func TestMemoryIsHeldWhileARequestIsSent(t *testing.T) {
 			if err := <-read; err != nil {
 				t.Error(err)
 			}
-			for !lendsAgain(&buffers, raw) { // it comes back once the transport has let go of it
-				time.Sleep(time.Millisecond)
+			for deadline := time.Now().Add(30 * time.Second); !lendsAgain(&buffers, raw); time.Sleep(time.Millisecond) {
+				if time.Now().After(deadline) {
+					t.Fatal("the transport does not let go of the memory")
+				}
 			}
 		})
 	}
