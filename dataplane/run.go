@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"sync/atomic"
 	"time"
 
 	"go.uber.org/zap"
@@ -29,6 +30,7 @@ const (
 // an error. It returns nil on an orderly end.
 func (s *Server) Run(ctx context.Context) error {
 	defer s.close()
+	s.warn()
 	var mcp, ops net.Listener
 	if !s.o.NoListeners {
 		var err error
@@ -49,6 +51,7 @@ func (s *Server) Run(ctx context.Context) error {
 	parts.Go(func() error { return s.snapshots.Run(work) })
 	parts.Go(func() error { return s.report(work) })
 	parts.Go(func() error { return s.waitReady(work) })
+	parts.Go(func() error { return s.tasks.Run(work) })
 	if s.revocations != nil {
 		parts.Go(func() error { return s.revocations.Run(work) })
 	}
@@ -64,9 +67,13 @@ func (s *Server) Run(ctx context.Context) error {
 			return process.Serve(work, srv, ops, cut)
 		})
 	}
+	var began atomic.Pointer[time.Time]
+	context.AfterFunc(ctx, func() { began.Store(new(time.Now())) })
 	parts.Go(func() error {
 		defer stop()
-		return s.serve(ctx, work, mcp)
+		err := s.serve(ctx, work, mcp)
+		s.writeTasks(began.Load())
+		return err
 	})
 	return orderly(parts.Wait())
 }

@@ -20,6 +20,7 @@ import (
 	"github.com/weir-mcp/weir/dataplane/internal/call"
 	"github.com/weir-mcp/weir/dataplane/internal/config"
 	"github.com/weir-mcp/weir/dataplane/internal/snapshot"
+	"github.com/weir-mcp/weir/dataplane/internal/tasks"
 	"github.com/weir-mcp/weir/deploy/process"
 	"github.com/weir-mcp/weir/routes/access"
 	"github.com/weir-mcp/weir/routes/egress"
@@ -38,6 +39,9 @@ type Options struct {
 	NoListeners bool
 	// Delegate answers delegated methods instead of control_plane.url (standalone); nil: as configured.
 	Delegate http.Handler
+	// Internal answers the control plane's internal API in the place of control_plane.admin_url (standalone); control_plane.token is
+	// sent to it all the same. Nil: as configured.
+	Internal http.Handler
 }
 
 // Server is one dataplane. Run it once.
@@ -53,6 +57,7 @@ type Server struct {
 	snapshots *snapshot.Store
 	verifier  *access.Verifier // nil: no auth, as is the next
 	backends  *egress.Client
+	tasks     *tasks.Book
 	endpoint  *wire.Endpoint
 	metrics   *metrics
 
@@ -90,9 +95,8 @@ func newServer(cfg *Config, o Options, reg prometheus.Registerer) (*Server, erro
 	if s.redis, err = redisstore.Open(s.cfg.Redis); err != nil {
 		return nil, err
 	}
-	if s.reader, err = redisstore.NewReader(redisstore.Options{
-		Client: s.redis, Prefix: s.cfg.Redis.KeyPrefix, Observe: m.observeRedis,
-	}); err != nil {
+	store := redisstore.Options{Client: s.redis, Prefix: s.cfg.Redis.KeyPrefix, Observe: m.observeRedis, Outages: new(redisstore.Outages)}
+	if s.reader, err = redisstore.NewReader(store); err != nil {
 		return nil, err
 	}
 	if s.snapshots, err = snapshot.New(snapshot.Options{
@@ -114,9 +118,14 @@ func newServer(cfg *Config, o Options, reg prometheus.Registerer) (*Server, erro
 	if err != nil {
 		return nil, err
 	}
+	locator, err := s.newTasks(store, reg)
+	if err != nil {
+		return nil, err
+	}
 	handler, err := call.New(call.Options{
 		Backends: s.backends, Log: s.log.Named("call"), Registerer: reg,
 		Expand: secrets.Expand, HasReference: secret.HasReference, Delegate: delegate,
+		Tasks: s.tasks, Locator: locator, Audit: s.log.Named("audit"),
 		CallsPerPrincipal: s.cfg.Limits.CallsPerPrincipal, CallsPerBackend: s.cfg.Limits.CallsPerBackend,
 		Public: s.cfg.NoAuth, Name: "weir", Version: process.BuildVersion(),
 	})

@@ -269,7 +269,7 @@ func (x *exchange) message(body []byte, memory *Memory) {
 		x.w.Fail(err)
 		return
 	}
-	x.req.Message, x.req.Memory, x.req.HTTP, x.req.ClientInfo = m, memory, x.r, x.e.o.ClientInfo
+	x.req.Message, x.req.Memory, x.req.HTTP, x.req.ClientInfo, x.req.x = m, memory, x.r, x.e.o.ClientInfo, x
 	x.req.Era, x.req.Version, err = negotiate(x.r.Header, m)
 	x.w.era = x.req.Era
 	if err == nil && m.ID != nil {

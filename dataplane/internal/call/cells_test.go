@@ -146,7 +146,7 @@ func TestBackendErrorsAreRelayed(t *testing.T) {
 	}
 }
 
-// What a client's era can't carry is a clear error; so is a task, until task methods are served.
+// What a client's era can't carry is a clear error; so is a task where nobody remembers tasks.
 func TestAnswersThatCantBeCarried(t *testing.T) {
 	const task = `{"resultType":"task","task":{"taskId":"t-1","status":"working"}}`
 	const legacyTask = `{"task":{"taskId":"t-1","status":"working","createdAt":"x","ttl":null}}`

@@ -8,6 +8,7 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -115,6 +116,7 @@ type request struct {
 	id      string // default 1
 	method  string
 	params  string // default {}; a modern client's _meta is put in
+	tasks   bool   // a modern client declares the tasks extension
 	header  http.Header
 }
 
@@ -148,6 +150,9 @@ func (r request) body() string {
 			r.params = strings.TrimSuffix(r.params, "}") + `,"_meta":{` + metaTriple + `}}`
 		}
 	}
+	if r.tasks {
+		r.params = strings.Replace(r.params, `clientCapabilities":{}`, `clientCapabilities":{"extensions":{"io.modelcontextprotocol/tasks":{}}}`, 1)
+	}
 	return `{"jsonrpc":"2.0","id":` + r.id + `,"method":"` + r.method + `","params":` + r.params + `}`
 }
 
@@ -164,9 +169,9 @@ func (g *gateway) open(ctx context.Context, r request) (*http.Response, error) {
 	}
 	if r.version == modern {
 		req.Header.Set("Mcp-Method", r.method)
-		var p struct{ Name, URI string }
+		var p struct{ Name, URI, TaskID string }
 		_ = json.Unmarshal([]byte(r.params), &p) // without a name there is no header
-		if name := p.Name + p.URI; name != "" {
+		if name := p.Name + p.URI + p.TaskID; name != "" {
 			req.Header.Set("Mcp-Name", name)
 		}
 	}
@@ -276,7 +281,8 @@ func newEvents(r io.Reader) func() (string, error) {
 
 // backend is an MCP server made by hand: modern, or legacy with the handshake that a legacy client makes.
 type backend struct {
-	url string
+	url     string
+	session string // given to legacy clients at their handshake; empty: none
 
 	mu   sync.Mutex // guards seen
 	seen []seen
@@ -290,6 +296,7 @@ type seen struct {
 	body   string
 	header http.Header
 	ctx    context.Context
+	verb   string // of HTTP
 }
 
 // newBackend starts a server that answers by f, except for a legacy client's handshake.
@@ -307,12 +314,15 @@ func newBackend(t *testing.T, f func(w http.ResponseWriter, r seen)) *backend {
 			Params json.RawMessage
 		}
 		_ = json.Unmarshal(body, &m) // a DELETE has none
-		s := seen{method: m.Method, id: string(m.ID), params: m.Params, body: string(body), header: r.Header.Clone(), ctx: r.Context()}
+		s := seen{method: m.Method, id: string(m.ID), params: m.Params, body: string(body), header: r.Header.Clone(), ctx: r.Context(), verb: r.Method}
 		b.mu.Lock()
 		b.seen = append(b.seen, s)
 		b.mu.Unlock()
 		switch {
 		case m.Method == "initialize":
+			if b.session != "" {
+				w.Header().Set("Mcp-Session-Id", b.session)
+			}
 			answerJSON(w, 200, s.id, `"result":{"protocolVersion":"2025-11-25","capabilities":{"tools":{}},"serverInfo":{"name":"raw","version":"1"}}`)
 		case r.Method == http.MethodDelete, m.ID == nil:
 			w.WriteHeader(http.StatusAccepted)
@@ -344,6 +354,13 @@ func (b *backend) calls(method string) []seen {
 		}
 	}
 	return out
+}
+
+// deletes are the ends of sessions.
+func (b *backend) deletes() []seen {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return slices.DeleteFunc(slices.Clone(b.seen), func(s seen) bool { return s.verb != http.MethodDelete })
 }
 
 func (b *backend) last(t *testing.T, method string) seen {

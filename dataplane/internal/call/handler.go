@@ -33,6 +33,12 @@ type Options struct {
 	Expand func(string) (string, error)
 	// HasReference tells a reference from a literal; nil: nothing is one.
 	HasReference func(string) bool
+	// Tasks remembers whose tasks are where; nil: no task can be followed, and a backend that answers with one fails.
+	Tasks Tasks
+	// Locator finds tasks that nobody recorded; nil: nobody can be asked.
+	Locator Locator
+	// Audit takes a line for every task that a caller was denied; nil: Log's own, named "audit".
+	Audit *zap.Logger
 	// Delegate is where delegated methods go: its transport and the control plane's base URL. Nil: they are refused.
 	Delegate *Delegate
 	// CallsPerPrincipal and CallsPerBackend bound how many calls run at once. Zero and less mean no bound.
@@ -59,6 +65,9 @@ func New(o Options) (*Handler, error) {
 	}
 	if o.Log == nil {
 		o.Log = zap.NewNop()
+	}
+	if o.Audit == nil {
+		o.Audit = o.Log.Named("audit")
 	}
 	if o.HasReference == nil {
 		o.HasReference = func(string) bool { return false }
@@ -87,6 +96,8 @@ func (h *Handler) Dispatch(w *wire.Response, r *wire.Request) {
 	switch by {
 	case aBackend:
 		err = c.toBackend(kindOf(r.Method))
+	case aTaskOwner:
+		err = c.toTask()
 	case theSnapshot:
 		err = c.fromSnapshot()
 	case theControlPlane:
@@ -110,6 +121,12 @@ type call struct {
 	r      *wire.Request
 	ctx    context.Context // the request's: it ends when the client leaves
 	target routes.Target
+
+	answered *egress.Answer    // of the backend; nil: none yet
+	asksTask bool              // the backend was asked for a task (2025-11-25)
+	task     string            // digest of the task that a task method names, for logs
+	owner    *routes.TaskOwner // of that task, once it is found
+	renewed  bool              // the owner's session was lost, and the call was made in another
 
 	outcome string // what became of it, for metrics and the log
 	code    int    // of the error that the client got; 0: none
@@ -179,14 +196,7 @@ func (c *call) params() (wire.Object, *wire.Error) {
 	if err != nil {
 		return nil, err
 	}
-	if c.r.Era == wire.Legacy || wire.EraOf(c.target.Backend.Protocol) == wire.Legacy {
-		// Weir does not offer tasks to legacy clients, and who does not offer them ignores the request for one.
-		// Source: MCP 2025-11-25, basic/utilities/tasks (Capability Negotiation).
-		if _, ok := params.Get("task"); ok {
-			params = params.Without("task")
-		}
-	}
-	return c.withLogLevel(params), nil
+	return c.withLogLevel(c.taskParam(params)), nil
 }
 
 // header computes what the backend sees beside the protocol's own headers.
@@ -216,15 +226,22 @@ func (c *call) exchange(params wire.Object, header http.Header) *wire.Error {
 	if info, ok := c.r.Meta.Get(wire.MetaClientInfo); ok && c.r.Era == wire.Modern {
 		out.Handshake.ClientInfo = info // who calls; what the client can do is not passed on: a legacy backend may not ask
 	}
+	if c.owner != nil {
+		out.Session = c.owner.Session
+	}
 	if c.target.Backend.Capabilities.Logging {
 		out.LogLevel = c.logLevel()
 	}
 	c.w.Reuse() // what of the request outlives it is copied, or held
 	answer, err := c.h.o.Backends.Do(c.ctx, out)
+	if err != nil && c.inNewSession(err, &out) {
+		answer, err = c.h.o.Backends.Do(c.ctx, out)
+	}
 	if err != nil {
 		return c.failed(err)
 	}
 	defer answer.Close()
+	c.answered = answer
 	if err := c.relay(answer); err != nil {
 		return err
 	}

@@ -11,6 +11,7 @@ type server uint8
 const (
 	nobody server = iota
 	aBackend
+	aTaskOwner
 	theSnapshot
 	theControlPlane
 	notNow // exists in another era only, and the refusal should say so
@@ -46,8 +47,20 @@ func servedBy(method string, era wire.Era, version string) server {
 		if !modern {
 			return theControlPlane
 		}
+	case "tasks/get", "tasks/cancel":
+		if modern || version == routes.LegacyTasksVersion {
+			return aTaskOwner
+		}
+	case "tasks/update":
+		if modern {
+			return aTaskOwner
+		}
+	case "tasks/result":
+		if version == routes.LegacyTasksVersion {
+			return aTaskOwner
+		}
 	case "tasks/list":
-		if version == "2025-11-25" {
+		if version == routes.LegacyTasksVersion {
 			return theControlPlane
 		}
 	}

@@ -20,6 +20,8 @@ const (
 type metrics struct {
 	calls    *prometheus.CounterVec
 	duration *prometheus.HistogramVec
+	minted   *prometheus.CounterVec
+	lookups  *prometheus.CounterVec
 }
 
 func newMetrics(reg prometheus.Registerer) (*metrics, error) {
@@ -33,11 +35,19 @@ func newMetrics(reg prometheus.Registerer) (*metrics, error) {
 			Help:    "Calls to a backend, from the request's dispatch to the last byte of its answer.",
 			Buckets: []float64{.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 60, 600},
 		}, []string{"backend", "method"}),
+		minted: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "weir_tasks_minted_total",
+			Help: "Tasks that backends' answers told of and that were recorded, by backend and source: the result itself, or an advertisement in it.",
+		}, []string{"backend", "source"}),
+		lookups: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "weir_task_lookups_total",
+			Help: "Requests of task methods that looked for the task's owner, by outcome.",
+		}, []string{"outcome"}),
 	}
 	if reg == nil {
 		return m, nil
 	}
-	return m, errors.Join(reg.Register(m.calls), reg.Register(m.duration))
+	return m, errors.Join(reg.Register(m.calls), reg.Register(m.duration), reg.Register(m.minted), reg.Register(m.lookups))
 }
 
 // report counts a request and writes its one line of log.
@@ -57,7 +67,13 @@ func (h *Handler) report(c *call, method string, took time.Duration) {
 		zap.Stringer("era", c.r.Era), zap.String("method", method), zap.String("outcome", c.outcome),
 		zap.Duration("duration", took))
 	if backend != "" {
-		fields = append(fields, zap.String("backend", backend), zap.String("name", c.target.Upstream))
+		fields = append(fields, zap.String("backend", backend))
+	}
+	switch {
+	case c.task != "": // never the id, which may be all that protects the task
+		fields = append(fields, zap.String("task", c.task))
+	case backend != "":
+		fields = append(fields, zap.String("name", c.target.Upstream))
 	}
 	if c.events > 0 {
 		fields = append(fields, zap.Int("events", c.events))

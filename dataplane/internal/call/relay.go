@@ -66,12 +66,16 @@ func (c *call) answer(a *egress.Answer, m egress.Message) *wire.Error {
 }
 
 func (c *call) resultDocument(m egress.Message) ([]byte, *wire.Error) {
-	if c.r.Method == "tools/call" && mayBeTask(m.Result) {
-		if err := c.refuseTask(m.Result); err != nil {
-			return nil, err
-		}
+	tool := c.r.Name
+	if c.owner != nil {
+		tool = c.owner.Tool
 	}
-	result, err := wire.ResultFor(c.r.Era, c.target.Backend.Protocol, c.r.Method, m.Result)
+	seen, err := c.inspect(resultKind(c.r.Method), tool, m.Result)
+	if err != nil {
+		return nil, err
+	}
+	c.renewSession()
+	result, err := wire.ResultFor(c.r.Era, c.target.Backend.Protocol, c.r.Method, seen)
 	if err != nil {
 		c.outcome = err.Reason
 		return nil, err
@@ -80,26 +84,6 @@ func (c *call) resultDocument(m egress.Message) ([]byte, *wire.Error) {
 		return m.Doc, nil
 	}
 	return document(c.r.ID, `"result"`, result), nil
-}
-
-// mayBeTask reports whether a result is worth a closer look, whatever the backend declared: the word may be written with escapes.
-func mayBeTask(result json.RawMessage) bool {
-	return bytes.Contains(result, []byte("task")) || bytes.IndexByte(result, '\\') >= 0
-}
-
-// refuseTask turns a task into an error: nobody could follow it here, since task methods are not served yet. The work goes on at
-// the backend; the text says so.
-func (c *call) refuseTask(result json.RawMessage) *wire.Error {
-	scan, err := wire.ScanResult(result)
-	if err != nil {
-		c.outcome, c.err = wire.ReasonBadResponse, err
-		return wire.Internal(wire.ReasonBadResponse, "")
-	}
-	if scan.ResultType != "task" && (scan.ResultType != "" || len(scan.Task) == 0 || scan.Task[0] != '{') {
-		return nil
-	}
-	c.outcome = "task"
-	return wire.Internal(wire.ReasonBadResponse, "the backend answered with a task, which this gateway can't follow; it may still run")
 }
 
 func (c *call) errorDocument(m egress.Message) ([]byte, *wire.Error) {

@@ -73,7 +73,7 @@ func (c *call) initialize() (json.RawMessage, *wire.Error) {
 	vh := c.r.Index.Host()
 	result := wire.Object{
 		{Name: "protocolVersion", Value: wire.Quote(version)},
-		{Name: "capabilities", Value: c.h.tables.of(c.r.Index).legacyCapabilities},
+		{Name: "capabilities", Value: c.h.tables.of(c.r.Index).forLegacy(version)},
 		{Name: "serverInfo", Value: c.h.serverInfo(vh)},
 	}
 	if vh.Instructions != "" {
@@ -93,7 +93,8 @@ func (h *Handler) serverInfo(vh *routes.VirtualHost) json.RawMessage {
 }
 
 // capabilitiesOf returns the published capabilities, or those that the routes imply, and of the same what a legacy client can
-// use: without a session there is no stream to tell it of changes, and neither extensions nor tasks are served to it.
+// use: without a session there is no stream to tell it of changes, and extensions are not defined for it. Tasks of its own kind are added
+// by forLegacy.
 func capabilitiesOf(vh *routes.VirtualHost) (modern, legacy json.RawMessage) {
 	published, err := wire.ParseObject(vh.Capabilities)
 	if err != nil {
@@ -112,6 +113,18 @@ func capabilitiesOf(vh *routes.VirtualHost) (modern, legacy json.RawMessage) {
 		kept = append(kept, m)
 	}
 	return published.Append(nil), kept.Append(nil)
+}
+
+// legacyTasks is what 2025-11-25 calls the service of tasks.
+// Source: MCP 2025-11-25, basic/utilities/tasks (Capabilities).
+var legacyTasks = json.RawMessage(`{"list":{},"cancel":{},"requests":{"tools":{"call":{}}}}`) // read-only
+
+// forLegacy is what a client of a legacy version can use: tasks are of one version alone.
+func (t *table) forLegacy(version string) json.RawMessage {
+	if version == routes.LegacyTasksVersion && t.taskCapabilities != nil {
+		return t.taskCapabilities
+	}
+	return t.legacyCapabilities
 }
 
 func impliedBy(vh *routes.VirtualHost) wire.Object {

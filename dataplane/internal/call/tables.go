@@ -21,6 +21,7 @@ type table struct {
 
 	capabilities       json.RawMessage // as published
 	legacyCapabilities json.RawMessage // of the same, what a legacy client can use
+	taskCapabilities   json.RawMessage // that and tasks as 2025-11-25 knows them; nil: no backend has such
 }
 
 // backendPlan is what is compiled of one backend.
@@ -93,5 +94,10 @@ func (ts *tables) compile(ix *routes.Index) *table {
 	}
 	slices.Sort(t.problems)
 	t.capabilities, t.legacyCapabilities = capabilitiesOf(vh)
+	if vh.OffersLegacyTasks() {
+		if legacy, err := wire.ParseObject(t.legacyCapabilities); err == nil { // made here
+			t.taskCapabilities = legacy.With("tasks", legacyTasks).Append(nil)
+		}
+	}
 	return t
 }

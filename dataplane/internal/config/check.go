@@ -69,6 +69,19 @@ func (c *Config) Check() error {
 	return errors.Join(errs...)
 }
 
+// Warnings are what a config that is in order will lack when it runs, each with the path of its field.
+func (c *Config) Warnings() []string {
+	switch cp := &c.ControlPlane; {
+	case cp.AdminURL == "":
+		return []string{"control_plane.admin_url is not set: on hosts whose tasks.unrecorded is claim or probe, ids of tasks that this " +
+			"gateway did not record are answered with an error instead of being looked for"}
+	case cp.Token == "":
+		return []string{"control_plane.token is not set: control_plane.admin_url will refuse this dataplane, and ids of tasks that this " +
+			"gateway did not record are answered with an error"}
+	}
+	return nil
+}
+
 // fill puts defaults where a field is zero; Drain.Delay has none here, so that a file can say 0s.
 func (c *Config) fill() {
 	c.Listen = cmp.Or(c.Listen, "127.0.0.1:8080")
