@@ -203,7 +203,7 @@ func (a *LocateAnswer) validate() error {
 		if a.Owner == nil {
 			return locateError("owner is absent")
 		}
-		if err := a.Owner.For("somebody").Validate(); err != nil {
+		if a.Owner.LifeMs > MaxTaskLife.Milliseconds() || a.Owner.For("somebody").Validate() != nil {
 			return locateError("owner is not valid")
 		}
 		return nil
