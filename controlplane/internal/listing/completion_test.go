@@ -84,7 +84,7 @@ func (c *completer) asked() []string {
 }
 
 // still is a listing over one view that does not change, with real time and a real network.
-func still(t *testing.T, host *routestest.HostBuilder) (*bench, *Server) {
+func still(t *testing.T, host *routestest.HostBuilder, edit ...func(*ServerOptions)) (*bench, *Server) {
 	t.Helper()
 	client, err := egress.New(egress.Options{Expand: func(s string) (string, error) { return strings.ReplaceAll(s, "${env:KEY}", "sesame"), nil }})
 	if err != nil {
@@ -99,7 +99,11 @@ func still(t *testing.T, host *routestest.HostBuilder) (*bench, *Server) {
 	}
 	doc := host.Document()
 	b.store.views[doc.ID] = newView(routes.Version{}, doc, host.List(), nil, nil, time.Time{})
-	s, err := NewServer(ServerOptions{Store: b.store, Backends: client, Log: log})
+	o := ServerOptions{Store: b.store, Backends: client, Log: log, Tasks: TaskOptions{Owners: mem}}
+	for _, f := range edit {
+		f(&o)
+	}
+	s, err := NewServer(o)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -38,7 +38,7 @@ func initialize(doc *routes.VirtualHost, params wire.Object) (json.RawMessage, *
 		version = asked
 	}
 	b := appendQuoted([]byte(`{"protocolVersion":`), version)
-	b = append(append(b, `,"capabilities":`...), objectOr(legacyCapabilities(doc.Capabilities))...)
+	b = append(append(b, `,"capabilities":`...), objectOr(legacyCapabilities(doc, version))...)
 	b = append(append(b, `,"serverInfo":`...), objectOr(doc.ServerInfo)...)
 	if doc.Instructions != "" {
 		b = appendQuoted(append(b, `,"instructions":`...), doc.Instructions)
@@ -46,10 +46,15 @@ func initialize(doc *routes.VirtualHost, params wire.Object) (json.RawMessage, *
 	return append(b, '}'), nil
 }
 
-// legacyCapabilities leaves out what a legacy client can't use: extensions, and what needs a stream of its own or a session.
-func legacyCapabilities(raw json.RawMessage) json.RawMessage {
+// legacyTasks is what the one legacy version with tasks is offered: methods of all the backends, each of which may refuse.
+// Source: MCP 2025-11-25, basic/utilities/tasks (Capabilities).
+const legacyTasks = `{"list":{},"cancel":{},"requests":{"tools":{"call":{}}}}`
+
+// legacyCapabilities leaves out what a legacy client of the version can't use: extensions, and what needs a stream of its own or a
+// session. Tasks are offered where a backend serves them in the client's own way.
+func legacyCapabilities(doc *routes.VirtualHost, version string) json.RawMessage {
 	var caps map[string]json.RawMessage
-	if json.Unmarshal(raw, &caps) != nil {
+	if json.Unmarshal(doc.Capabilities, &caps) != nil {
 		return nil
 	}
 	kept := make(map[string]json.RawMessage)
@@ -60,17 +65,20 @@ func legacyCapabilities(raw json.RawMessage) json.RawMessage {
 		}
 		delete(inner, "listChanged")
 		delete(inner, "subscribe")
-		doc, err := json.Marshal(inner)
+		raw, err := json.Marshal(inner)
 		if err != nil { // it was just decoded
 			continue
 		}
-		kept[name] = doc
+		kept[name] = raw
 	}
-	doc, err := json.Marshal(kept)
+	if version == routes.LegacyTasksVersion && doc.OffersLegacyTasks() {
+		kept["tasks"] = json.RawMessage(legacyTasks)
+	}
+	raw, err := json.Marshal(kept)
 	if err != nil { // as above
 		return nil
 	}
-	return doc
+	return raw
 }
 
 func objectOr(raw json.RawMessage) json.RawMessage {

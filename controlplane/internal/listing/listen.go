@@ -26,13 +26,14 @@ type ListenOptions struct {
 	Watch Watcher
 	// Revoked is asked of an open stream's caller at least each second; true ends the stream. Nil: nobody is revoked.
 	Revoked func(*access.Identity) bool
-	// Total bounds the streams that are open, PerPrincipal those of one principal, where there is auth. Zero means 10,000 and 64.
-	Total, PerPrincipal int
+	// Total bounds the streams that are open, PerPrincipal those of one principal, where there is auth, and TasksPerPrincipal the tasks
+	// that these follow. Zero means 10,000, 64 and 256.
+	Total, PerPrincipal, TasksPerPrincipal int
 }
 
 const (
-	// maxURIs bounds the resources of one stream.
-	maxURIs = 64
+	// maxURIs and maxTaskIDs bound the resources and the tasks of one stream.
+	maxURIs, maxTaskIDs = 64, 64
 	// subscribing bounds the wait for backends before a stream is acknowledged: what has not agreed by then is left out.
 	subscribing = 5 * time.Second
 	// recheck is how often an open stream's caller is checked again.
@@ -41,10 +42,11 @@ const (
 	retryListen = 5 * time.Second
 )
 
-// filter is what a client wants to hear of (SubscriptionFilter of the schema, 2026-07-28).
+// filter is what a client wants to hear of (SubscriptionFilter of the schema, 2026-07-28; SEP-2663).
 type filter struct {
 	lists [3]bool // by listKind
 	uris  []string
+	tasks []string
 }
 
 // listKind is one of the three lists that have a notification: templates count as resources.
@@ -69,7 +71,7 @@ var listKinds = [...]struct {
 	resourcesList: {"resourcesListChanged", "resources", "notifications/resources/list_changed", routes.KindResource, "mcp:resources"},
 }
 
-func (f *filter) empty() bool { return f.lists == [3]bool{} && len(f.uris) == 0 }
+func (f *filter) empty() bool { return f.lists == [3]bool{} && len(f.uris) == 0 && len(f.tasks) == 0 }
 
 // filterOf reads params.notifications. Members that it does not know are a later version's, and not agreed to.
 func filterOf(params wire.Object) (f filter, _ *wire.Error) {
@@ -86,14 +88,23 @@ func filterOf(params wire.Object) (f filter, _ *wire.Error) {
 			return f, wire.InvalidParams(k.field + " is not a boolean")
 		}
 	}
-	if raw, ok := o.Get("resourceSubscriptions"); ok && json.Unmarshal(raw, &f.uris) != nil {
-		return f, wire.InvalidParams("resourceSubscriptions is not an array of strings")
+	var werr *wire.Error
+	if f.uris, werr = stringsOf(o, "resourceSubscriptions", "resources", maxURIs); werr == nil {
+		f.tasks, werr = stringsOf(o, "taskIds", "tasks", maxTaskIDs)
 	}
-	slices.Sort(f.uris)
-	if f.uris = slices.Compact(f.uris); len(f.uris) > maxURIs {
-		return f, wire.InvalidParams(fmt.Sprintf("resourceSubscriptions has over %d resources; open several streams", maxURIs))
+	return f, werr
+}
+
+// stringsOf reads an array of strings, each of which counts once.
+func stringsOf(o wire.Object, field, what string, most int) (list []string, _ *wire.Error) {
+	if raw, ok := o.Get(field); ok && json.Unmarshal(raw, &list) != nil {
+		return nil, wire.InvalidParams(field + " is not an array of strings")
 	}
-	return f, nil
+	slices.Sort(list)
+	if list = slices.Compact(list); len(list) > most {
+		return nil, wire.InvalidParams(fmt.Sprintf("%s has over %d %s; open several streams", field, most, what))
+	}
+	return list, nil
 }
 
 // served keeps of a filter what the host serves and the token covers. Where the token alone leaves nothing, the error says which
@@ -125,6 +136,10 @@ func (f filter) served(v *view, scopes access.Scopes) (filter, *wire.Error) {
 	if !caps.Resources.Subscribe {
 		f.uris = nil
 	}
+	if len(f.tasks) > 0 && !scopes.AllowsTasks() {
+		lacking = append(lacking, "mcp:tasks")
+		f.tasks = nil
+	}
 	if f.empty() && len(lacking) > 0 {
 		return f, wire.InsufficientScope(lacking...)
 	}
@@ -140,8 +155,12 @@ func (s *Server) listen(w *wire.Response, r *wire.Request) {
 		return
 	}
 	f, werr := filterOf(r.Params)
+	needsTasks := len(f.tasks) > 0
 	if werr == nil {
 		f, werr = f.served(v, r.Identity.Scopes)
+	}
+	if werr == nil && needsTasks && !r.DeclaresTasks() {
+		werr = wire.NeedsTasks()
 	}
 	if werr != nil {
 		w.Fail(werr)
@@ -158,7 +177,7 @@ func (s *Server) listen(w *wire.Response, r *wire.Request) {
 	}
 	defer s.listeners.remove(l)
 	defer l.unsubscribe()
-	l.subscribe(r.HTTP.Context(), f.uris)
+	l.agree(r.HTTP.Context(), f)
 	l.serve(r.HTTP.Context(), w)
 }
 
@@ -173,26 +192,28 @@ type listeners struct {
 	mu         sync.Mutex // guards what follows
 	byHost     map[routes.HostID]map[*listener]struct{}
 	principals map[access.Principal]int
+	tasks      map[access.Principal]int
 	total      int
 	draining   bool
 }
 
 func newListeners(o ListenOptions) *listeners {
-	o.Total, o.PerPrincipal = cmp.Or(o.Total, 10_000), cmp.Or(o.PerPrincipal, 64)
+	o.Total, o.PerPrincipal, o.TasksPerPrincipal = cmp.Or(o.Total, 10_000), cmp.Or(o.PerPrincipal, 64), cmp.Or(o.TasksPerPrincipal, 256)
 	return &listeners{
-		o: o, m: newListenMetrics(),
-		byHost: make(map[routes.HostID]map[*listener]struct{}), principals: make(map[access.Principal]int),
+		o: o, m: newListenMetrics(), byHost: make(map[routes.HostID]map[*listener]struct{}),
+		principals: make(map[access.Principal]int), tasks: make(map[access.Principal]int),
 	}
 }
+
+// alone reports whether an identity is one caller's. Where there is no auth, all callers are one principal, and bounds for one don't hold.
+func alone(id *access.Identity) bool { return id.Issuer != "" }
 
 // add takes a stream in, or refuses it over a bound.
 func (ls *listeners) add(l *listener) *wire.Error {
 	ls.mu.Lock()
 	defer ls.mu.Unlock()
-	// Where there is no auth, all callers are one principal, and the one bound holds.
-	mine := l.identity.Issuer != ""
 	switch {
-	case mine && ls.principals[l.identity.Principal] >= ls.o.PerPrincipal:
+	case alone(l.identity) && ls.principals[l.identity.Principal] >= ls.o.PerPrincipal:
 		return tooMany("you have too many subscription streams open")
 	case ls.total >= ls.o.Total:
 		return tooMany("too many subscription streams are open")

@@ -5,6 +5,9 @@ import (
 	"slices"
 
 	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/weir-mcp/weir/routes/egress"
+	"github.com/weir-mcp/weir/routes/wire"
 )
 
 // metaSubscription names the stream in everything that is sent on it.
@@ -19,6 +22,18 @@ func (l *listener) notification(method, member string, value json.RawMessage) []
 		b = append(append(append(b, ','), member...), value...)
 	}
 	return append(b, "}}"...)
+}
+
+// taskNotification is the message about a task's state: all of it, and what else the backend said beside it.
+// Source: SEP-2663 (Task Status Notifications).
+func (l *listener) taskNotification(task json.RawMessage, meta wire.Object) []byte {
+	b := appendQuoted([]byte(`{"jsonrpc":"2.0","method":`), egress.TaskUpdated)
+	b = append(append(b, `,"params":{`+metaSubscription...), l.id...)
+	for _, m := range meta {
+		b = append(append(appendQuoted(append(b, ','), m.Name), ':'), m.Value...)
+	}
+	b = append(b, "},"...)
+	return append(append(b, task[1:]...), '}') // a task has members, its id at least
 }
 
 // completion is the result that ends a stream (SubscriptionsListenResult of the schema, 2026-07-28).
@@ -40,14 +55,20 @@ func (f *filter) append(b []byte) []byte {
 			b = append(appendQuoted(b, listKinds[i].field), ":true"...)
 		}
 	}
-	if len(f.uris) > 0 {
+	for _, m := range []struct {
+		field string
+		list  []string
+	}{{"resourceSubscriptions", f.uris}, {"taskIds", f.tasks}} {
+		if len(m.list) == 0 {
+			continue
+		}
 		comma()
-		b = append(b, `"resourceSubscriptions":[`...)
-		for i, uri := range slices.Sorted(slices.Values(f.uris)) {
+		b = append(appendQuoted(b, m.field), ":["...)
+		for i, s := range slices.Sorted(slices.Values(m.list)) {
 			if i > 0 {
 				b = append(b, ',')
 			}
-			b = appendQuoted(b, uri)
+			b = appendQuoted(b, s)
 		}
 		b = append(b, ']')
 	}
@@ -73,7 +94,7 @@ func newListenMetrics() listenMetrics {
 		}, []string{"method"}),
 		ended: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "weir_listing_listeners_ended_total",
-			Help: "Streams that the plane ended, by reason: drain, host_removed, token_expired, token_revoked.",
+			Help: "Streams that the plane ended, by reason: drain, host_removed, token_expired, token_revoked, tasks_over.",
 		}, []string{"reason"}),
 	}
 }

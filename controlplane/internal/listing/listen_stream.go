@@ -3,6 +3,7 @@ package listing
 import (
 	"context"
 	"encoding/json"
+	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -28,11 +29,13 @@ type listener struct {
 	mu      sync.Mutex // guards what follows
 	pending [3]bool
 	updated []update            // in the order of the first that was not sent
+	news    []string            // tasks with a state that was not sent, in the order of the first
 	moved   bool                // the host's table is another one: resources may have another owner
 	ended   bool                // over is closed
 	reason  string              // why the plane ends the stream
 	watched map[string]*watched // agreed to, by URI
-	over    chan struct{}       // closed when the plane ends the stream
+	tasks   map[string]*followed
+	over    chan struct{} // closed when the plane ends the stream
 }
 
 // update is one of a resource that was subscribed to as asked: of itself, or of one below it.
@@ -55,7 +58,7 @@ func (l *listener) note(changes [3]change, moved bool) {
 			l.pending[i] = true
 		}
 	}
-	l.moved = l.moved || moved && len(l.watched) > 0
+	l.moved = l.moved || moved && len(l.watched)+len(l.tasks) > 0
 	l.mu.Unlock()
 	l.signal()
 }
@@ -88,6 +91,16 @@ func (l *listener) end(reason string) {
 		l.ended, l.reason = true, reason
 		close(l.over)
 	}
+}
+
+// agree finds out what of a filter can be served, and begins to listen to it, within a time that does not grow with the filter.
+func (l *listener) agree(ctx context.Context, f filter) {
+	ctx, cancel := context.WithTimeout(ctx, subscribing)
+	defer cancel()
+	var both sync.WaitGroup
+	both.Go(func() { l.subscribe(ctx, f.uris) })
+	both.Go(func() { l.followTasks(ctx, f.tasks) })
+	both.Wait()
 }
 
 // subscribe subscribes to resources at their backends, all at once, and waits for these: what they do not agree to is left out.
@@ -161,12 +174,15 @@ func (l *listener) follow(ctx context.Context) {
 	l.subscribe(ctx, anew)
 }
 
-// unsubscribe ends the stream's part in subscriptions.
+// unsubscribe ends the stream's part in subscriptions, and in tasks.
 func (l *listener) unsubscribe() {
 	l.mu.Lock()
-	all := l.watched
+	all, tasks := l.watched, slices.Collect(maps.Keys(l.tasks))
 	l.watched = nil
 	l.mu.Unlock()
+	for _, id := range tasks {
+		l.unfollow(id)
+	}
 	for _, w := range all {
 		if w.release != nil {
 			w.release()
@@ -192,6 +208,11 @@ func (l *listener) serve(ctx context.Context, w *wire.Response) {
 	if l.server.listeners.o.Revoked == nil {
 		check.Stop()
 	}
+	records := time.NewTicker(recordEvery)
+	defer records.Stop()
+	if len(agreed.tasks) == 0 {
+		records.Stop()
+	}
 	for {
 		select {
 		case <-ctx.Done():
@@ -213,6 +234,12 @@ func (l *listener) serve(ctx context.Context, w *wire.Response) {
 				w.Finish()
 				return
 			}
+		case <-records.C:
+			l.checkTasks(ctx)
+		}
+		if left := l.agreed(); len(agreed.tasks) > 0 && left.empty() {
+			l.finish(w, "tasks_over") // nothing more will come
+			return
 		}
 	}
 }
@@ -241,14 +268,17 @@ func (l *listener) agreed() filter {
 	for uri := range l.watched {
 		f.uris = append(f.uris, uri)
 	}
+	for id := range l.tasks {
+		f.tasks = append(f.tasks, id)
+	}
 	return f
 }
 
 // send sends what is pending; false: the client is gone.
 func (l *listener) send(ctx context.Context, w *wire.Response) bool {
 	l.mu.Lock()
-	lists, updated, moved := l.pending, l.updated, l.moved
-	l.pending, l.updated, l.moved = [3]bool{}, nil, false
+	lists, updated, news, moved := l.pending, l.updated, l.news, l.moved
+	l.pending, l.updated, l.news, l.moved = [3]bool{}, nil, nil, false
 	l.mu.Unlock()
 	for i, changed := range lists {
 		if !changed {
@@ -265,8 +295,14 @@ func (l *listener) send(ctx context.Context, w *wire.Response) bool {
 		}
 		l.server.listeners.m.sent.WithLabelValues("notifications/resources/updated").Inc()
 	}
+	for _, id := range news {
+		if !l.sendTask(ctx, w, id) {
+			return false
+		}
+	}
 	if moved {
 		l.follow(ctx)
+		l.checkTasks(ctx)
 	}
 	return true
 }

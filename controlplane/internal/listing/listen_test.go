@@ -28,6 +28,7 @@ type ears struct {
 	server   *Server
 	endpoint http.Handler
 	watch    *fakeWatch
+	follow   *fakeFollow
 	mu       sync.Mutex
 	revoked  string // the subject that is
 }
@@ -35,7 +36,7 @@ type ears struct {
 func withEars(t *testing.T, o ListenOptions, f func(t *testing.T, e *ears)) {
 	t.Helper()
 	inBubble(t, func(t *testing.T, b *bench) {
-		e := &ears{bench: b, watch: &fakeWatch{refused: map[string]bool{}, open: map[string][]func(string){}}}
+		e := &ears{bench: b, watch: &fakeWatch{refused: map[string]bool{}, open: map[string][]func(string){}}, follow: newFakeFollow()}
 		o.Watch = e.watch
 		o.Revoked = func(id *access.Identity) bool {
 			e.mu.Lock()
@@ -43,7 +44,9 @@ func withEars(t *testing.T, o ListenOptions, f func(t *testing.T, e *ears)) {
 			return id.Subject == e.revoked
 		}
 		var err error
-		if e.server, err = NewServer(ServerOptions{Store: b.store, Listen: o}); err != nil {
+		if e.server, err = NewServer(ServerOptions{
+			Store: b.store, Listen: o, Tasks: TaskOptions{Owners: b, Locate: e.locate, Follow: e.follow},
+		}); err != nil {
 			t.Fatal(err)
 		}
 		e.endpoint, err = wire.NewEndpoint(wire.Options{
@@ -162,7 +165,11 @@ func (s *stream) got() []string {
 }
 
 func (e *ears) listen(token, notifications string) *stream {
-	body := `{"jsonrpc":"2.0","id":7,"method":"subscriptions/listen","params":{"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{}},"notifications":` + notifications + `}}`
+	return e.listenAs(token, "{}", notifications)
+}
+
+func (e *ears) listenAs(token, capabilities, notifications string) *stream {
+	body := `{"jsonrpc":"2.0","id":7,"method":"subscriptions/listen","params":{"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":` + capabilities + `},"notifications":` + notifications + `}}`
 	ctx, cancel := context.WithCancel(context.Background())
 	r := httptest.NewRequestWithContext(ctx, http.MethodPost, "/mcp", strings.NewReader(body))
 	r.Header = http.Header{

@@ -26,9 +26,10 @@ const (
 // ServerOptions of a Server.
 type ServerOptions struct {
 	Store *Store
-	// Backends makes the calls of completion/complete; nil: that method is not served.
+	// Backends makes the calls of completion/complete and of a legacy tasks/list; nil: these methods are not served.
 	Backends Backends
 	Listen   ListenOptions
+	Tasks    TaskOptions
 	// PageSize is how many items a page of a list has at most; it is asked for each. Nil, zero and less mean 1000.
 	PageSize func() int
 	// Public: results are the same for every caller, since there is no auth. False: cacheScope is private.
@@ -43,6 +44,8 @@ type Server struct {
 	backends    Backends // nil: there are none
 	pageSize    func() int
 	slots       *slots
+	tasks       TaskOptions
+	taskLists   *slots
 	completions *prometheus.CounterVec
 	listeners   *listeners
 	cacheScope  string
@@ -54,7 +57,8 @@ func NewServer(o ServerOptions) (*Server, error) {
 	if o.Store == nil {
 		return nil, errors.New("listing: Store is required")
 	}
-	s := &Server{store: o.Store, backends: o.Backends, pageSize: pageSize(o.PageSize), slots: newSlots(), cacheScope: "private", log: o.Log}
+	s := &Server{store: o.Store, backends: o.Backends, pageSize: pageSize(o.PageSize), cacheScope: "private", log: o.Log,
+		slots: newSlots(completionsPerPrincipal, completionsPerBackend), tasks: o.Tasks, taskLists: newSlots(taskListsPerPrincipal, taskListsInAll)}
 	if o.Public {
 		s.cacheScope = "public"
 	}
@@ -147,20 +151,29 @@ func (s *Server) answer(r *wire.Request) (json.RawMessage, *wire.Error) {
 		if r.Era == wire.Legacy {
 			return subscribe(r)
 		}
+	case "tasks/list":
+		if hasTaskMethod(r) {
+			return s.listTasks(v, r)
+		}
+	case "tasks/get", "tasks/update", "tasks/cancel", "tasks/result":
+		if hasTaskMethod(r) {
+			return nil, servedByDataplane(r)
+		}
 	case "tools/call", "prompts/get", "resources/read":
-		return nil, wire.InvalidRequest(r.Method + " is served by the dataplane")
+		return nil, servedByDataplane(r)
 	}
 	return nil, notServed(r)
 }
 
-// notServed refuses a method, with words for those that a later version of Weir will serve.
+func servedByDataplane(r *wire.Request) *wire.Error {
+	return wire.InvalidRequest(r.Method + " is served by the dataplane")
+}
+
+// notServed refuses a method.
 func notServed(r *wire.Request) *wire.Error {
 	e := wire.MethodNotFound()
-	switch r.Method {
-	case "initialize": // of a modern client: the message may be all that its user sees (2026-07-28, basic/versioning)
+	if r.Method == "initialize" { // of a modern client: the message may be all that its user sees (2026-07-28, basic/versioning)
 		e.Message = "method not found: " + r.Version + " has no handshake; served versions: " + strings.Join(wire.Versions, ", ")
-	case "tasks/list", "tasks/get", "tasks/update", "tasks/cancel", "tasks/result":
-		e.Message = r.Method + " is not served by this gateway yet"
 	}
 	return e
 }

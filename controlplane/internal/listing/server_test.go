@@ -59,6 +59,36 @@ func TestIntroductions(t *testing.T) {
 	})
 }
 
+// Tasks are offered to a legacy client of the one version that has them, and only where a backend serves them in its way.
+func TestTasksAreOfferedInTheClientsWay(t *testing.T) {
+	inBubble(t, func(t *testing.T, b *bench) {
+		const offered = `"tasks":{"list":{},"cancel":{},"requests":{"tools":{"call":{}}}}`
+		for name, tt := range map[string]struct {
+			protocol string
+			tasks    bool
+			asked    string
+			want     bool
+		}{
+			"a backend of the version":               {"2025-11-25", true, "2025-11-25", true},
+			"an unknown version gets this one":       {"2025-11-25", true, "2024-11-05", true},
+			"an older client":                        {"2025-11-25", true, "2025-06-18", false},
+			"a backend that declares nothing":        {"2025-11-25", false, "2025-11-25", false},
+			"a modern backend with the extension":    {"2026-07-28", true, "2025-11-25", false},
+			"a backend of a version without any way": {"2025-06-18", true, "2025-11-25", false},
+		} {
+			b.publish([]*catalog.Catalog{toolCatalog("a", def("x", `{"name":"x"}`))}, introduced().Edit(func(vh *routes.VirtualHost) {
+				a := vh.Backends["a"]
+				a.Protocol, a.Capabilities.Tasks = tt.protocol, tt.tasks
+				vh.Backends["a"] = a
+			}))
+			a := b.post("acme", "", "initialize", `{"protocolVersion":"`+tt.asked+`"}`, http.Header{"Mcp-Protocol-Version": nil})
+			if got := strings.Contains(string(a.result), offered); got != tt.want || !tt.want && strings.Contains(string(a.result), "tasks") {
+				t.Errorf("%s: %s", name, a.result)
+			}
+		}
+	})
+}
+
 func TestMethods(t *testing.T) {
 	inBubble(t, func(t *testing.T, b *bench) {
 		b.publish([]*catalog.Catalog{toolCatalog("a", def("x", `{"name":"x"}`))}, introduced())
@@ -80,7 +110,18 @@ func TestMethods(t *testing.T) {
 			"modern unsubscribe":        {"2026-07-28", "resources/unsubscribe", `"uri":"x:y"`, nil, 404, -32601, "method not found"},
 			"modern logging":            {"2026-07-28", "logging/setLevel", `"level":"info"`, nil, 404, -32601, "method not found"},
 			"logging":                   {"2025-11-25", "logging/setLevel", `"level":"info"`, nil, 200, -32601, "no logging capability"},
-			"tasks":                     {"2025-11-25", "tasks/list", ``, nil, 200, -32601, "yet"},
+			"tasks/get":                 {"2026-07-28", "tasks/get", `"taskId":"t"`, name("t"), 400, -32600, "served by the dataplane"},
+			"tasks/update":              {"2026-07-28", "tasks/update", `"taskId":"t"`, name("t"), 400, -32600, "served by the dataplane"},
+			"tasks/cancel":              {"2026-07-28", "tasks/cancel", `"taskId":"t"`, name("t"), 400, -32600, "served by the dataplane"},
+			"modern tasks/list":         {"2026-07-28", "tasks/list", ``, nil, 404, -32601, "method not found"},
+			"modern tasks/result":       {"2026-07-28", "tasks/result", `"taskId":"t"`, name("t"), 404, -32601, "method not found"},
+			"tasks/get, legacy":         {"2025-11-25", "tasks/get", `"taskId":"t"`, nil, 400, -32600, "served by the dataplane"},
+			"tasks/result, legacy":      {"2025-11-25", "tasks/result", `"taskId":"t"`, nil, 400, -32600, "served by the dataplane"},
+			"tasks/cancel, legacy":      {"2025-11-25", "tasks/cancel", `"taskId":"t"`, nil, 400, -32600, "served by the dataplane"},
+			"tasks/update, legacy":      {"2025-11-25", "tasks/update", `"taskId":"t"`, nil, 200, -32601, "method not found"},
+			"tasks/list, older":         {"2025-06-18", "tasks/list", ``, nil, 200, -32601, "method not found"},
+			"tasks/get, older":          {"2025-06-18", "tasks/get", `"taskId":"t"`, nil, 200, -32601, "method not found"},
+			"tasks/list without tasks":  {"2025-11-25", "tasks/list", ``, nil, 200, -32601, "no tasks capability"},
 			"unknown":                   {"2026-07-28", "weather/get", ``, nil, 404, -32601, "method not found"},
 			"modern ping":               {"2026-07-28", "ping", ``, nil, 404, -32601, "method not found"},
 			"modern initialize":         {"2026-07-28", "initialize", `"protocolVersion":"2026-07-28"`, nil, 404, -32601, "method not found"},
