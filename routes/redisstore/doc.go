@@ -36,8 +36,9 @@ type Options struct {
 	// Outages is told when Redis goes away and comes back. What shares a client should share it, since an idle part notices nothing;
 	// nil: each has its own.
 	Outages *Outages
-	// MaxTasks is how many live tasks a principal may have in one host; zero: routes.MaxTasks. Only Owners heed it.
-	MaxTasks int
+	// MaxTasks is how many live tasks a principal may have in one host, MaxTaskOwners how many entries a task; zero: routes.MaxTasks and
+	// routes.MaxTaskOwners. Only Owners heed them.
+	MaxTasks, MaxTaskOwners int
 	// Report is told of owner records that can't be read, each time; its text has digests and no secret. Nil: nobody is told. Only
 	// Owners heed it. Safe for concurrent use.
 	Report func(error)

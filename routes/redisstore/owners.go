@@ -20,8 +20,8 @@ import (
 // could not be used in time. Safe for concurrent use.
 type Owners struct {
 	store
-	maxTasks int
-	report   func(error)
+	maxTasks, maxOwners int
+	report              func(error)
 }
 
 // NewOwners checks the options; it does not connect.
@@ -30,14 +30,16 @@ func NewOwners(o Options) (*Owners, error) {
 	switch {
 	case err != nil:
 		return nil, err
-	case o.MaxTasks < 0:
-		return nil, fmt.Errorf("redisstore: MaxTasks %d is negative", o.MaxTasks)
+	case o.MaxTasks < 0 || o.MaxTaskOwners < 0:
+		return nil, fmt.Errorf("redisstore: MaxTasks %d or MaxTaskOwners %d is negative", o.MaxTasks, o.MaxTaskOwners)
 	}
 	report := o.Report
 	if report == nil {
 		report = func(error) {}
 	}
-	return &Owners{store: s, maxTasks: cmp.Or(o.MaxTasks, routes.MaxTasks), report: report}, nil
+	return &Owners{
+		store: s, maxTasks: cmp.Or(o.MaxTasks, routes.MaxTasks), maxOwners: cmp.Or(o.MaxTaskOwners, routes.MaxTaskOwners), report: report,
+	}, nil
 }
 
 // Recovered tells when the last outage of Redis ended that anybody saw who shares Options.Outages (zero: none), and whether one
@@ -85,7 +87,7 @@ func (o *Owners) put(ctx context.Context, op string, host routes.HostID, id stri
 	room := invocation{touchScript, []string{o.keys.tasks(host, owner.Principal)}, []any{digest, life, o.maxTasks}}
 	seen := invocation{touchScript, []string{o.keys.taskHost(host)}, []any{owner.Principal, life, 0}}
 	entry := invocation{ownScript, []string{o.keys.task(digest)}, []any{
-		string(owner.Source), owner.Principal, string(owner.Backend), life, created, details, routes.MaxTaskOwners,
+		string(owner.Source), owner.Principal, string(owner.Backend), life, created, details, o.maxOwners,
 	}}
 	var made, reply []string
 	err = o.gate.do(ctx, op, func(ctx context.Context) error {
@@ -109,9 +111,12 @@ func (o *Owners) put(ctx context.Context, op string, host routes.HostID, id stri
 		return nil, fmt.Errorf("%s: %w: the principal holds %d in host %q", op, routes.ErrTooManyTasks, o.maxTasks, host)
 	case reply[0] == replyFull:
 		o.giveUp(ctx, host, digest, owner.Principal, made, nil)
-		return nil, fmt.Errorf("%s: %w: the id has %d entries in host %q", op, routes.ErrTooManyTasks, routes.MaxTaskOwners, host)
+		return nil, fmt.Errorf("%s: %w: the id has %d entries in host %q", op, routes.ErrTooManyTasks, o.maxOwners, host)
 	case reply[0] != replyOK:
 		return nil, fmt.Errorf("%s: unexpected reply %q", op, reply[0])
+	}
+	if owner.Source == routes.TaskMinted {
+		return nil, nil // nobody refuses it, and nobody asked for the record
 	}
 	record := o.recordOf(digest, reply[1:])
 	o.giveUp(ctx, host, digest, owner.Principal, made, record)

@@ -35,7 +35,8 @@ local f = redis.call('HGETALL', KEYS[1])
 local function entry(value) return string.match(value, '^(%d+) (%d+) (%d+) (%a+) (.*)$') end
 `
 
-// ownScript writes an entry of a record, if it may, and returns the record as it stands then: fields and values.
+// ownScript writes an entry of a record, if it may. It returns the record as it stands then, fields and values, unless the entry is
+// minted.
 //
 // KEYS 1 record; ARGV 1 source, 2 principal, 3 backend, 4 life in ms, 5 when it was made, in ms (0: now), 6 details, 7 how many entries
 // the record may have.
@@ -61,11 +62,11 @@ for i = 1, #f, 2 do
         end
         life, ends = math.max(life, tonumber(lives)), math.max(ends, tonumber(expires))
       end
-    else
+    elseif ARGV[1] ~= 'mint' then
       table.insert(reply, f[i])
       table.insert(reply, f[i + 1])
       if string.match(f[i], '/(.*)$') == ARGV[3] then
-        refused = refused or source == 'probe' or (source == 'claim' and from ~= 'probe')
+        refused = refused or ARGV[1] == 'probe' or from ~= 'probe'
       end
     end
   end
@@ -77,6 +78,7 @@ end
 local value = table.concat({text(ends), text(life), text(created), source, details}, ' ')
 redis.call('HSET', KEYS[1], own, value)
 redis.call('PEXPIREAT', KEYS[1], text(last))
+if ARGV[1] == 'mint' then return {'OK'} end
 table.insert(reply, own)
 table.insert(reply, value)
 return reply

@@ -21,9 +21,9 @@ type Memory struct {
 	mu   sync.Mutex // guards what follows
 	data *memoryData
 	down bool
-	// recovered is when the last outage ended; maxTasks bounds a principal's tasks, if it is not zero.
+	// recovered is when the last outage ended; most bounds owner records.
 	recovered time.Time
-	maxTasks  int
+	most      OwnerLimits
 	flushes   int           // how often data was lost; part of the next incarnation's name
 	broken    int           // how often followers lost their connection
 	changed   chan struct{} // closed and replaced at each change

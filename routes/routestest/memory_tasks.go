@@ -24,7 +24,14 @@ type taskField struct {
 func (m *Memory) SetMaxTasks(n int) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.maxTasks = n
+	m.most.Tasks = n
+}
+
+// SetMaxTaskOwners bounds a task's entries from now on; zero: routes.MaxTaskOwners.
+func (m *Memory) SetMaxTaskOwners(n int) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.most.Entries = n
 }
 
 // Recovered is redisstore.Owners', as are all that follow: SetDown makes an outage and ends it.
@@ -80,8 +87,8 @@ func (m *Memory) putTask(ctx context.Context, op string, host routes.HostID, id 
 			return taskRecord(record), nil
 		}
 		holds := slices.ContainsFunc(taskRecord(record), func(other routes.TaskOwner) bool { return other.Principal == o.Principal })
-		most := cmp.Or(m.maxTasks, routes.MaxTasks)
-		if !holds && len(m.data.tasksOf(host, o.Principal, now)) >= most || len(record) >= routes.MaxTaskOwners {
+		most := cmp.Or(m.most.Tasks, routes.MaxTasks)
+		if !holds && len(m.data.tasksOf(host, o.Principal, now)) >= most || len(record) >= cmp.Or(m.most.Entries, routes.MaxTaskOwners) {
 			return nil, fmt.Errorf("%s: %w", op, routes.ErrTooManyTasks)
 		}
 	} else {
@@ -218,7 +225,7 @@ func (d *memoryData) entriesOf(host routes.HostID, principal string) []routes.Ta
 	return entries
 }
 
-// HostTasks returns at most limit entries of a host.
+// HostTasks returns at most limit tasks of a host.
 func (m *Memory) HostTasks(ctx context.Context, host routes.HostID, limit int) (routes.HostTasks, error) {
 	if host == "" || limit < 1 {
 		return routes.HostTasks{}, fmt.Errorf("host tasks: host is empty, or limit %d under 1", limit)
@@ -249,14 +256,17 @@ func (m *Memory) HostTasks(ctx context.Context, host routes.HostID, limit int) (
 		p.Count = len(tasks)
 		view.Count += p.Count
 		entries := m.data.entriesOf(host, p.Principal)
-		for j := range entries {
-			entries[j].Session = ""
-		}
 		slices.SortStableFunc(entries, func(a, b routes.TaskEntry) int { return b.Expires.Compare(a.Expires) })
-		if len(entries) > left {
-			entries, view.More = entries[:left], true
+		shown := map[string]bool{}
+		for _, e := range entries {
+			if !shown[e.Task] && len(shown) == left {
+				view.More = true
+				continue
+			}
+			shown[e.Task], e.Session = true, ""
+			p.Tasks = append(p.Tasks, e)
 		}
-		p.Tasks, left = entries, left-len(entries)
+		left -= len(shown)
 	}
 	return view, nil
 }

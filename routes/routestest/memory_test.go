@@ -148,3 +148,17 @@ func TestBuildersMakeValidDocuments(t *testing.T) {
 		t.Errorf("list %+v, %v", list, err)
 	}
 }
+
+func TestMemoryKeepsTheContractOfOwners(t *testing.T) {
+	routestest.OwnersContract(t, func(*testing.T) routestest.OwnersFixture {
+		m := routestest.NewMemory()
+		return routestest.OwnersFixture{
+			NewOwners: func(_ *testing.T, most routestest.OwnerLimits) routestest.Owners {
+				m.SetMaxTasks(most.Tasks)
+				m.SetMaxTaskOwners(most.Entries)
+				return m
+			},
+			Flush: func(*testing.T) { m.Flush() },
+		}
+	})
+}
