@@ -68,6 +68,7 @@ type Server struct {
 	publisher *publish.Controller
 	lists     *listing.Server
 	watch     *watch.Hub
+	eviction  *eviction
 	requests  *listing.Requests
 	locator   *tasks.Locator
 	admin     *admin.API
@@ -134,6 +135,7 @@ func New(cfg *Config, o Options) (_ *Server, err error) {
 	if s.reader, err = redisstore.NewReader(store); err != nil {
 		return nil, err
 	}
+	s.eviction = &eviction{ask: s.reader.EvictionPolicy, log: s.log}
 	writer, err := redisstore.NewWriter(store)
 	if err != nil {
 		return nil, err
@@ -166,7 +168,7 @@ func New(cfg *Config, o Options) (_ *Server, err error) {
 	}
 	s.lists, err = listing.NewServer(listing.ServerOptions{
 		Store: s.published, Backends: s.egress, Listen: listen, Public: cfg.NoAuth, Log: s.log.Named("listing"), Registry: s.o.Registry,
-		PageSize: func() int { return s.config.Load().Listing.PageSize },
+		PageSize: func() int { return s.config.Load().Listing.PageSize }, Tasks: s.taskOptions(),
 	})
 	if err != nil {
 		return nil, err
@@ -257,7 +259,7 @@ func (s *Server) readiness() (map[string]any, error) {
 
 // allProblems are those of the config, of its sources, then those of compiling and publishing.
 func (s *Server) allProblems() []compile.Problem {
-	return slices.Concat(*s.problems.Load(), s.sources.Problems(), s.merged.Load().problems, s.publisher.State().Problems)
+	return slices.Concat(*s.problems.Load(), s.eviction.problems(), s.sources.Problems(), s.merged.Load().problems, s.publisher.State().Problems)
 }
 
 // ownerName tells processes apart in the lease, also those that restart under one name.
