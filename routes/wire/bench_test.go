@@ -34,6 +34,9 @@ var bodies = map[string][]byte{
 	"300B":        modernCall(30, true),
 	"64KiB/text":  modernCall(64<<10, true),
 	"64KiB/items": modernCall(64<<10, false),
+	"64KiB/lines": bytes.ReplaceAll(modernCall(64<<10, true), []byte(strings.Repeat("a", 40)), []byte(`\n\"a\":\t`+strings.Repeat("a", 32))),
+	"64KiB/日本語":   bytes.ReplaceAll(modernCall(64<<10, true), []byte("aaaaaaaaa"), []byte("日本語")),
+	"1MiB/text":   modernCall(1<<20, true),
 	"1MiB/items":  modernCall(1<<20, false),
 }
 

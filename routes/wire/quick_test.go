@@ -44,6 +44,30 @@ func TestQuickIsSureOfWhatIsCommon(t *testing.T) {
 	}
 }
 
+// What is special is found at every place of a long string, and nothing else is.
+func TestPlainStopsWhereItShould(t *testing.T) {
+	for _, size := range []int{1, 31, 64, 300, longRun + stretch - 1, longRun + stretch, longRun + stretch + 1, longRun + 3*stretch + 70} {
+		text := []byte(strings.Repeat("plain ~ text\x7f", size/13+1)[:size])
+		q := quick{b: text}
+		if q.plain(); q.i != size {
+			t.Fatalf("stopped at %d of %d plain bytes", q.i, size)
+		}
+		for at := range size {
+			for _, c := range []byte{'"', '\\', 0, 0x1f, 0x80, 0xff} {
+				was := text[at]
+				text[at] = c
+				for _, start := range []int{0, min(at, 1), at} {
+					q := quick{b: text, i: start}
+					if q.plain(); q.i != at {
+						t.Fatalf("from %d: stopped at %d of %d, want %d for %q", start, q.i, size, at, c)
+					}
+				}
+				text[at] = was
+			}
+		}
+	}
+}
+
 // FuzzQuick: what quick is sure of, jsontext takes as well.
 func FuzzQuick(f *testing.F) {
 	for _, s := range []string{
