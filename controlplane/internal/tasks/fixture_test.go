@@ -28,6 +28,8 @@ type bench struct {
 	host  *routes.VirtualHost
 	audit *observer.ObservedLogs
 
+	claimErr error // of every claim; nil: the store's own
+
 	mu    sync.Mutex
 	says  map[routes.BackendID]func(ctx context.Context, id string) reply
 	asked map[routes.BackendID][]string
@@ -86,6 +88,14 @@ func (b *bench) ask(ctx context.Context, id routes.BackendID, _ *routes.Backend,
 		return reply{}
 	}
 	return say(ctx, task)
+}
+
+// ClaimTask is the store's.
+func (b *bench) ClaimTask(ctx context.Context, host routes.HostID, id string, o routes.TaskOwner) (routes.TaskRecord, error) {
+	if b.claimErr != nil {
+		return nil, b.claimErr
+	}
+	return b.Memory.ClaimTask(ctx, host, id, o)
 }
 
 // knows makes a backend know some ids.

@@ -433,9 +433,8 @@ func TestAClaimThatCantBeWritten(t *testing.T) {
 		want(t, b.find("me", "t1"), unavailable, routes.CauseStore)
 	})
 	inBubble(t, func(t *testing.T, b *bench) {
-		b.SetMaxTasks(1)
+		b.claimErr = routes.ErrTooManyTasks
 		b.knows("a", "t1")
-		b.record("me", "t0", "a")
 		want(t, b.find("me", "t1"), unavailable, routes.CauseTooMany)
 	})
 }
