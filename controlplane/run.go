@@ -62,6 +62,7 @@ func (s *Server) Run(ctx context.Context) error {
 	part(s.watch.Run)
 	part(s.runAuth)
 	part(s.revocations.Run)
+	part(s.eviction.run)
 	part(s.waitReady)
 	part(s.reloadOnHangup)
 	part(func(ctx context.Context) error { return s.drain(ctx, cutAll) })

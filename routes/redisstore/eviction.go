@@ -12,59 +12,59 @@ import (
 // NoEviction is the policy that Weir needs: Redis refuses to write when its memory is full, rather than forget.
 const NoEviction = "noeviction"
 
-// EvictionPolicy returns what Redis does when its memory is full, as its maxmemory-policy; of a cluster the first that it finds other
-// than NoEviction. A Redis that tells neither by INFO nor by CONFIG is an error.
+// ErrPolicyUnknown: Redis does not tell what it does when its memory is full.
+var ErrPolicyUnknown = errors.New("redis does not tell its maxmemory-policy")
+
+// EvictionPolicy returns what Redis does when its memory is full, as its maxmemory-policy; of a cluster one other than NoEviction, if
+// a node has it. It fails with ErrPolicyUnknown where Redis tells neither by INFO nor by CONFIG.
 func (s *store) EvictionPolicy(ctx context.Context) (string, error) {
-	var policy string
-	err := s.gate.do(ctx, "eviction policy", func(ctx context.Context) (err error) {
-		cluster, ok := s.client.(*redis.ClusterClient)
-		if !ok {
-			policy, err = policyOf(ctx, s.client)
-			return err
-		}
-		var mu sync.Mutex // guards found
-		found := NoEviction
-		err = cluster.ForEachMaster(ctx, func(ctx context.Context, node *redis.Client) error {
-			p, err := policyOf(ctx, node)
+	var policies []string
+	err := s.gate.do(ctx, "eviction policy", func(ctx context.Context) error {
+		policies = nil
+		var mu sync.Mutex // guards policies
+		ask := func(ctx context.Context, node redis.Cmdable) error {
+			policy, err := policyOf(ctx, node)
 			mu.Lock()
 			defer mu.Unlock()
-			if err == nil && p != NoEviction {
-				found = p
-			}
+			policies = append(policies, policy)
 			return err
-		})
-		policy = found
-		return err
+		}
+		if cluster, ok := s.client.(*redis.ClusterClient); ok {
+			return cluster.ForEachMaster(ctx, func(ctx context.Context, node *redis.Client) error { return ask(ctx, node) })
+		}
+		return ask(ctx, s.client)
 	})
 	if err != nil {
 		return "", err
 	}
-	return policy, nil
+	found := NoEviction
+	for _, policy := range policies {
+		switch {
+		case policy == "" && found == NoEviction:
+			err = ErrPolicyUnknown
+		case policy != "" && policy != NoEviction:
+			found, err = policy, nil
+		}
+	}
+	if err != nil {
+		return "", err
+	}
+	return found, nil
 }
 
-// policyOf asks one node. INFO tells more places than CONFIG does, and needs fewer rights.
+// policyOf asks one node; empty: it does not tell. INFO is told in more places than CONFIG, and needs fewer rights.
 func policyOf(ctx context.Context, node redis.Cmdable) (string, error) {
 	info, err := node.Info(ctx, "memory").Result()
 	if isAway(err) {
 		return "", err
 	}
-	if _, after, found := strings.Cut(info, "maxmemory_policy:"); err == nil && found {
+	if _, after, found := strings.Cut(info, "maxmemory_policy:"); found {
 		policy, _, _ := strings.Cut(after, "\n")
 		return strings.TrimSpace(policy), nil
 	}
 	config, err := node.ConfigGet(ctx, "maxmemory-policy").Result()
-	switch policy := config["maxmemory-policy"]; {
-	case err != nil:
+	if isAway(err) {
 		return "", err
-	case policy == "":
-		return "", unknownPolicy{errors.New("maxmemory-policy is not told")}
-	default:
-		return policy, nil
 	}
+	return config["maxmemory-policy"], nil
 }
-
-// unknownPolicy is an answer of Redis, so that the gate does not take it for away.
-type unknownPolicy struct{ error }
-
-// RedisError makes it one of go-redis's errors.
-func (unknownPolicy) RedisError() {}

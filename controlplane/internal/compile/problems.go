@@ -40,6 +40,7 @@ const (
 	CodeRestartNeeded     = "restart_needed"
 	CodeDocumentInvalid   = "document_invalid"
 	CodeNotPublished      = "not_published"
+	CodeRedisEvicts       = "redis_evicts"
 	CodeSourceStale       = "source_stale"
 	CodeSourceRefused     = "source_refused"
 )
