@@ -20,7 +20,7 @@ func (l *legacyConn) resume(session string) {
 	l.lastID = rand.Int64N(1 << 52) // any JSON decoder keeps such a number
 }
 
-// lostSession is the *Failure of a request that was refused because the backend no longer has the session, nil if that is not why.
+// lostSession, asked right after send, is the *Failure of a request that was refused because the backend no longer has the session, nil if that is not why.
 // 404 says so by the specification; 400 with an error that answers no request of ours is what widespread servers say instead. An error
 // that bears our id is the answer to what was asked.
 // Source: MCP 2025-11-25, basic/transports (Session Management).
@@ -34,7 +34,7 @@ func (a *legacyAnswer) lostSession() *Failure {
 	a.x.mu.Unlock()
 	scan, err := wire.ScanMessage(body)
 	answer := err == nil && scan.Kind == wire.KindResponse
-	if answer && sameJSON(scan.ID, strconv.AppendInt(nil, a.number, 10)) || !answer && status == http.StatusBadRequest {
+	if answer && sameJSON(scan.ID, strconv.AppendInt(nil, a.l.lastID, 10)) || !answer && status == http.StatusBadRequest {
 		return nil
 	}
 	return &Failure{Reason: ReasonBadResponse, Sent: true, Status: status, SessionLost: true, Err: errSessionLost}
