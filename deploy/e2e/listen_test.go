@@ -29,9 +29,20 @@ type ear struct {
 // listen opens a stream and waits for its acknowledgment, which must say what want says.
 func (c client) listen(t *testing.T, notifications, want string) *ear {
 	t.Helper()
+	return c.hear(t, c.body("1", "subscriptions/listen", `{"notifications":`+notifications+`}`), want)
+}
+
+// hear is listen with the whole request.
+func (c client) hear(t *testing.T, body, want string) *ear {
+	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
 	t.Cleanup(cancel)
-	resp, err := c.begin(ctx, &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}, "subscriptions/listen", `{"notifications":`+notifications+`}`)
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, c.url, strings.NewReader(body))
+	if err != nil {
+		t.Fatal(err)
+	}
+	req.Header = c.headers("subscriptions/listen", "{}")
+	resp, err := (&http.Client{Transport: &http.Transport{DisableKeepAlives: true}}).Do(req)
 	if err != nil {
 		t.Fatal(err)
 	}
