@@ -1,5 +1,5 @@
 // Package listing answers what the control plane answers to clients: who a virtual host is (initialize, server/discover), what it
-// lists, and, by asking the one backend that knows, completion/complete.
+// lists, what changes (subscriptions/listen), and, by asking the backends that know, completion/complete and a legacy tasks/list.
 //
 // A [Store] follows what is published and keeps one immutable view a host: its table, its lists, and the definitions out of
 // the catalogs of its backends. It works the same on every replica, leading or not, and a view stays while the store is away.
