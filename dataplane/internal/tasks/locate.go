@@ -3,6 +3,7 @@ package tasks
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -97,16 +98,26 @@ func (l *Locator) ask(ctx context.Context, q *routes.LocateRequest) (*routes.Loc
 		return nil, err
 	}
 	defer resp.Body.Close()
-	switch resp.StatusCode {
-	case http.StatusOK:
-	case http.StatusUnauthorized:
-		return nil, errors.New("the control plane refuses control_plane.token, or the caller's token (HTTP 401)")
-	default:
-		return nil, fmt.Errorf("the control plane answered HTTP %d", resp.StatusCode)
-	}
 	doc, err := io.ReadAll(io.LimitReader(resp.Body, routes.MaxLocateBody+1))
-	if err != nil {
+	switch {
+	case err != nil:
 		return nil, err
+	case resp.StatusCode != http.StatusOK:
+		return nil, refused(resp.StatusCode, doc)
 	}
 	return routes.DecodeLocateAnswer(doc)
+}
+
+// refused says why there is no answer, in the words of the admin API where it has some (docs/admin-api.md): "unauthorized" speaks of
+// control_plane.token, "token_refused" of the caller's.
+func refused(status int, doc []byte) error {
+	var body struct {
+		Error struct {
+			Code string `json:"code"`
+		} `json:"error"`
+	}
+	if json.Unmarshal(doc, &body) != nil || len(body.Error.Code) > 64 {
+		body.Error.Code = ""
+	}
+	return fmt.Errorf("the control plane answered HTTP %d %q", status, body.Error.Code)
 }

@@ -106,6 +106,16 @@ func TestAnswersThatAreNone(t *testing.T) {
 	}
 }
 
+func TestARefusalIsNamed(t *testing.T) {
+	l := controlPlane(t, "", func(w http.ResponseWriter, _ *http.Request) {
+		w.WriteHeader(401)
+		io.WriteString(w, `{"error":{"code":"token_refused","message":"m"}}`)
+	})
+	if _, err := l.Locate(t.Context(), question()); err == nil || !strings.Contains(err.Error(), `HTTP 401 "token_refused"`) {
+		t.Errorf("%v", err)
+	}
+}
+
 func TestNobodyToAsk(t *testing.T) {
 	l, err := NewLocator(LocatorOptions{})
 	if err != nil {
