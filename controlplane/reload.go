@@ -1,6 +1,7 @@
 package controlplane
 
 import (
+	"context"
 	"fmt"
 	"reflect"
 
@@ -64,8 +65,11 @@ func keepFixed(next, old *Config) []compile.Problem {
 }
 
 // reloadFile reads the config file again. A bad file changes nothing and is reported, in the log and as a problem.
-func (s *Server) reloadFile() {
-	cfg, warnings, err := config.Load(s.o.ConfigPath)
+func (s *Server) reloadFile(ctx context.Context) {
+	cfg, warnings, err := config.Load(ctx, s.o.ConfigPath)
+	if ctx.Err() != nil {
+		return
+	}
 	if err == nil {
 		err = s.reload(cfg, warnings)
 	}

@@ -165,7 +165,7 @@ func (s *Server) reloadOnHangup(ctx context.Context) error {
 		case <-ctx.Done():
 			return nil
 		case <-hangup:
-			s.reloadFile()
+			s.reloadFile(ctx)
 		}
 	}
 }

@@ -113,7 +113,7 @@ func (p *plane) write(config string) {
 // start runs the plane until the test ends, or stop is called.
 func (p *plane) start() {
 	p.t.Helper()
-	cfg, warnings, err := LoadConfig(p.file)
+	cfg, warnings, err := LoadConfig(p.t.Context(), p.file)
 	if err != nil {
 		p.t.Fatal(err)
 	}
@@ -379,7 +379,7 @@ func TestRedisMayBeAwayAtTheStart(t *testing.T) {
 	p, _ := newPlane(t)
 	addr := p.redis.Addr()
 	p.redis.Close()
-	cfg, _, err := LoadConfig(p.file)
+	cfg, _, err := LoadConfig(t.Context(), p.file)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -424,7 +424,7 @@ func TestRedisMayBeAwayAtTheStart(t *testing.T) {
 
 func TestWithoutAuthOnSomebodyElsesListener(t *testing.T) {
 	p, _ := newPlane(t)
-	cfg, _, err := LoadConfig(p.file)
+	cfg, _, err := LoadConfig(t.Context(), p.file)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -453,7 +453,7 @@ func TestALoadedPortIsAnError(t *testing.T) {
 	taken := httptest.NewServer(http.NotFoundHandler())
 	defer taken.Close()
 	p.write(strings.Replace(config, "admin_listen: 127.0.0.1:0", "admin_listen: "+strings.TrimPrefix(taken.URL, "http://"), 1))
-	cfg, _, err := LoadConfig(p.file)
+	cfg, _, err := LoadConfig(t.Context(), p.file)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -472,7 +472,7 @@ func TestAReloadKeepsTheKeysOfAnUnchangedAuth(t *testing.T) {
 	load := func(text string) *Config {
 		t.Helper()
 		p.write(text)
-		cfg, _, err := LoadConfig(p.file)
+		cfg, _, err := LoadConfig(t.Context(), p.file)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -120,7 +120,7 @@ func TestLocateByTheVerifierInForce(t *testing.T) {
 	_, rest, _ := strings.Cut(config, "public_key_file: ")
 	old, _, _ := strings.Cut(rest, "}")
 	p.write(strings.Replace(config, old, fmt.Sprintf("%q", file), 1))
-	p.reloadFile()
+	p.reloadFile(t.Context())
 	if status, answer := p.locate(before); status != 401 {
 		t.Errorf("a token of the key before: %d %s, want 401", status, answer)
 	}
@@ -158,7 +158,7 @@ func TestTasksOfAHostAreShown(t *testing.T) {
 func TestLocateWithoutAuth(t *testing.T) {
 	p, config := newPlane(t)
 	p.write(withInternalToken(config))
-	cfg, _, err := LoadConfig(p.file)
+	cfg, _, err := LoadConfig(t.Context(), p.file)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -92,7 +92,7 @@ auth: {issuers: [{issuer: "https://idp.test", audiences: [weir], algorithms: [HS
 `+more), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	cfg, err := LoadConfig(path)
+	cfg, err := LoadConfig(t.Context(), path)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -11,29 +11,56 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"unicode"
+	"unicode/utf8"
 
 	"go.yaml.in/yaml/v3"
 )
 
 // DecodeYAML decodes doc into a struct, strictly: every unknown field, duplicate key and wrong type at once, each with its
-// line, in the order of the lines. An empty document leaves into as it is; a second document is an error.
+// line, in the order of the lines. An empty document leaves into as it is; a second document is an error. What is no YAML, or no
+// mapping at its root, is a *SyntaxError, and nothing of it is decoded.
 func DecodeYAML(doc []byte, into any) error {
-	dec := yaml.NewDecoder(bytes.NewReader(doc))
 	var root yaml.Node
-	if err := dec.Decode(&root); errors.Is(err, io.EOF) {
-		return nil
-	} else if err != nil {
-		return syntaxError(err)
+	dec, err := rootOf(doc, &root)
+	if err != nil || root.Kind == 0 {
+		return err
 	}
-	err := errors.Join(Problems(DecodeNode(&root, "", into))...)
+	err = errors.Join(Problems(DecodeNode(&root, "", into))...)
 	var second yaml.Node
 	switch next := dec.Decode(&second); {
 	case errors.Is(next, io.EOF):
 		return err
 	case next != nil:
-		return errors.Join(err, syntaxError(next))
+		return errors.Join(err, syntaxError(doc, next))
 	}
 	return errors.Join(err, fmt.Errorf("line %d: a second document; one file holds one", second.Line))
+}
+
+// ParseYAML is DecodeYAML up to the first document's nodes: root is left as it is where doc is empty.
+func ParseYAML(doc []byte, root *yaml.Node) error {
+	_, err := rootOf(doc, root)
+	return err
+}
+
+// rootOf parses the first document.
+func rootOf(doc []byte, root *yaml.Node) (*yaml.Decoder, error) {
+	dec := yaml.NewDecoder(bytes.NewReader(doc))
+	var first yaml.Node
+	if err := dec.Decode(&first); errors.Is(err, io.EOF) {
+		return dec, nil
+	} else if err != nil {
+		return nil, syntaxError(doc, err)
+	}
+	if top := first.Content[0]; top.Kind != yaml.MappingNode && top.Tag != "!!null" {
+		what := "a list"
+		if top.Kind == yaml.ScalarNode {
+			what = found(strings.TrimPrefix(top.Tag, "!!"))
+		}
+		return nil, &SyntaxError{fmt.Sprintf("line %d: want fields and their values, found %s", top.Line, what)}
+	}
+	*root = first
+	return dec, nil
 }
 
 // DecodeNode is DecodeYAML on a part of a document, for use in an UnmarshalYAML method: yaml's own Node.Decode forgets
@@ -46,7 +73,7 @@ func DecodeNode(node *yaml.Node, path string, into any) error {
 	if err := node.Decode(into); err != nil {
 		te, ok := errors.AsType[*yaml.TypeError](err)
 		if !ok {
-			return syntaxError(err)
+			return syntaxError(nil, err)
 		}
 		for _, p := range te.Errors {
 			if !strings.Contains(p, "already defined at line") { // the checker said so, for every mapping
@@ -149,6 +176,42 @@ type SyntaxError struct{ text string }
 
 func (e *SyntaxError) Error() string { return e.text }
 
-func syntaxError(err error) error {
-	return &SyntaxError{strings.TrimPrefix(err.Error(), "yaml: ")}
+// syntaxError puts yaml's error into words, with the line that it left out: it has none for the first line, for anchors, and for what
+// is no text.
+func syntaxError(doc []byte, err error) error {
+	text := strings.TrimPrefix(err.Error(), "yaml: ")
+	if doc == nil || lineOf(text) > 0 {
+		return &SyntaxError{text}
+	}
+	line := 1
+	if m := unknownAnchor.FindStringSubmatch(text); m != nil {
+		line = lineWith(doc, func(l []byte) bool { return bytes.Contains(l, []byte("*"+m[1])) })
+	} else if strings.HasPrefix(text, "control characters") || strings.HasPrefix(text, "invalid ") {
+		line = lineWith(doc, func(l []byte) bool { return !utf8.Valid(l) || bytes.ContainsFunc(l, unicode.IsControl) })
+	}
+	return &SyntaxError{fmt.Sprintf("line %d: %s", line, text)}
+}
+
+var unknownAnchor = regexp.MustCompile(`^unknown anchor '(.+)' referenced$`)
+
+// lineWith is the number of the first line that is as asked; 1 where none is.
+func lineWith(doc []byte, is func([]byte) bool) int {
+	n := 0
+	for l := range bytes.Lines(doc) {
+		n++
+		if is(bytes.Trim(l, "\t\r\n")) {
+			return n
+		}
+	}
+	return 1
+}
+
+// InFile puts the file's name before every single problem of err, so that each line that is printed says where to look. A nil err is
+// nil.
+func InFile(path string, err error) error {
+	problems := Problems(err)
+	for i, p := range problems {
+		problems[i] = fmt.Errorf("%s: %w", path, p)
+	}
+	return errors.Join(problems...)
 }

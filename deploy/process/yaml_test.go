@@ -87,7 +87,14 @@ func TestDecodeYAML(t *testing.T) {
 		"merge keys are looked into": {
 			doc: "map:\n  a: &a {wait: 1s, bad: 1}\n  b: {<<: *a, names: [x]}\n", want: []string{"line 2: field bad not found in map.a"}},
 		"an anchor that contains itself": {doc: "list: &a [*a]\n", want: []string{"line 1: want a mapping, found a list"}},
-		"a list for the root":            {doc: "- a\n", want: []string{"line 1: want a mapping, found a list"}},
+		"a list for the root":            {doc: "# a list\n- a\n", want: []string{"line 2: want fields and their values, found a list"}},
+		"a word for the root":            {doc: "hello\n", want: []string{"line 1: want fields and their values, found a string"}},
+		"a number for the root":          {doc: "7\n", want: []string{"line 1: want fields and their values, found a number"}},
+		"nothing for the root":           {doc: "---\n"},
+		"broken on the first line":       {doc: "\tname: x\n", want: []string{"line 1: found character that cannot start any token"}},
+		"a string without an end":        {doc: "\"a", want: []string{"line 1: found unexpected end of stream"}},
+		"an anchor that nobody set":      {doc: "name: x\nlevel: *base\n", want: []string{"line 2: unknown anchor 'base' referenced"}},
+		"a control character":            {doc: "name: x\nlevel: \x01\n", want: []string{"line 2: control characters are not allowed"}},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -177,5 +184,15 @@ func TestLocate(t *testing.T) {
 	}
 	if err := Locate([]byte("a: &a {b: *a}\n"), errors.New("a.b.b: bad")); err == nil || err.Error() != "line 1: a.b.b: bad" {
 		t.Errorf("a document that contains itself: %v", err)
+	}
+}
+
+func TestInFile(t *testing.T) {
+	err := InFile("weir.yaml", errors.Join(errors.New("line 1: a"), errors.Join(errors.New("b"))))
+	if diff := cmp.Diff("weir.yaml: line 1: a\nweir.yaml: b", err.Error()); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+	if err := InFile("weir.yaml", nil); err != nil {
+		t.Errorf("no problem: %v", err)
 	}
 }

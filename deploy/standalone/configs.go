@@ -1,13 +1,14 @@
 package standalone
 
 import (
+	"context"
 	"errors"
 	"fmt"
-	"os"
 	"time"
 
 	"github.com/weir-mcp/weir/controlplane"
 	"github.com/weir-mcp/weir/dataplane"
+	"github.com/weir-mcp/weir/deploy/process"
 )
 
 // hostName is the virtual host that --backend and the demo backends stand behind.
@@ -40,17 +41,17 @@ const (
 )
 
 // loadConfigs reads the file at path, if any, and fills in what standalone sets itself. Errors are mistakes in the file.
-func loadConfigs(path string, s setting, warn func(string)) (*configs, error) {
+func loadConfigs(ctx context.Context, path string, s setting, warn func(string)) (*configs, error) {
 	var file []byte
 	if path != "" {
 		var err error
-		if file, err = os.ReadFile(path); err != nil {
+		if file, err = process.ReadFile(ctx, path, process.MaxConfig); err != nil {
 			return nil, err
 		}
 	}
 	d, err := splitDocument(file)
 	if err != nil {
-		return nil, fmt.Errorf("%s: %w", path, err)
+		return nil, process.InFile(path, err)
 	}
 	out := &configs{ownAuth: !d.hasControl("auth")}
 	if err := fill(d, s); err != nil {
@@ -58,15 +59,19 @@ func loadConfigs(path string, s setting, warn func(string)) (*configs, error) {
 	}
 	control, warnings, controlErr := controlplane.ParseConfig(d.controlDoc())
 	for _, w := range warnings {
-		warn(w.Path + ": " + w.Text)
+		where := ""
+		if path != "" {
+			where = path + ": "
+		}
+		if w.Line > 0 {
+			where += fmt.Sprintf("line %d: ", w.Line)
+		}
+		warn(where + "warning: " + w.Path + ": " + w.Text)
 	}
 	data, dataErr := dataplane.ParseConfig(d.dataDoc())
-	if dataErr != nil {
-		dataErr = fmt.Errorf("dataplane: %w", dataErr)
-	}
-	if err := errors.Join(controlErr, dataErr); err != nil {
+	if err := errors.Join(controlErr, process.InFile("dataplane", dataErr)); err != nil {
 		if path != "" {
-			err = fmt.Errorf("%s:\n%w", path, err)
+			err = process.InFile(path, err)
 		}
 		return nil, err
 	}
@@ -76,9 +81,10 @@ func loadConfigs(path string, s setting, warn func(string)) (*configs, error) {
 	}
 	out.control.NoAuth, out.data.NoAuth = s.noAuth, s.noAuth
 	out.data.NoAuthHost = controlplane.AnonymousHost(control) // or a caller would list one host and call another
-	if len(control.VirtualHosts) > 0 {
-		out.host = string(control.VirtualHosts[0].ID)
+	if len(control.VirtualHosts) == 0 {
+		return nil, process.InFile(path, errors.New("virtual_hosts: there is none, and no --backend that would make one"))
 	}
+	out.host = string(control.VirtualHosts[0].ID)
 	return out, nil
 }
 

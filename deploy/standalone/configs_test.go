@@ -17,9 +17,8 @@ func TestWithoutAuthBothPlanesServeOneHost(t *testing.T) {
 		hosts string
 		want  routes.HostID
 	}{
-		"the first one":                {"virtual_hosts:\n  acme:\n    backends: [{name: b}]\n  beta:\n    backends: [{name: b}]\n", "acme"},
-		"default, where there is one":  {"virtual_hosts:\n  acme:\n    backends: [{name: b}]\n  default:\n    backends: [{name: b}]\n", "default"},
-		"default, where there is none": {"", "default"},
+		"the first one":               {"virtual_hosts:\n  acme:\n    backends: [{name: b}]\n  beta:\n    backends: [{name: b}]\n", "acme"},
+		"default, where there is one": {"virtual_hosts:\n  acme:\n    backends: [{name: b}]\n  default:\n    backends: [{name: b}]\n", "default"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			dir := t.TempDir()
@@ -30,7 +29,7 @@ func TestWithoutAuthBothPlanesServeOneHost(t *testing.T) {
 			if err := os.WriteFile(path, []byte(backends+tt.hosts), 0o600); err != nil {
 				t.Fatal(err)
 			}
-			cfg, err := loadConfigs(path, setting{
+			cfg, err := loadConfigs(t.Context(), path, setting{
 				redisURL: "redis://127.0.0.1:1", listen: "127.0.0.1:8080", baseURL: "http://127.0.0.1:8080", keyFile: keys, noAuth: true,
 			}, func(string) {})
 			if err != nil {

@@ -7,6 +7,8 @@ import (
 	"strings"
 
 	"go.yaml.in/yaml/v3"
+
+	"github.com/weir-mcp/weir/deploy/process"
 )
 
 // document is a config file taken apart into what each plane reads. Both parts keep the line numbers of the file, so that a
@@ -22,7 +24,7 @@ var dropped = []string{"redis", "listen", "admin_listen", "ops_listen", "tls"}
 // splitDocument takes a control plane's config file with an optional dataplane block apart. An empty file is fine.
 func splitDocument(file []byte) (*document, error) {
 	var root yaml.Node
-	if err := yaml.Unmarshal(file, &root); err != nil {
+	if err := process.ParseYAML(file, &root); err != nil {
 		return nil, err
 	}
 	d := &document{controlKeys: map[string]*yaml.Node{}, dataKeys: map[string]*yaml.Node{}}

@@ -107,14 +107,14 @@ func parseBackend(v string) (Backend, error) {
 
 func (o *Options) check() error {
 	var errs []error
-	host, _, err := net.SplitHostPort(o.Listen)
+	host, err := hostOf(o.Listen)
 	if err != nil {
 		errs = append(errs, fmt.Errorf("--listen: %w", err))
 	} else if o.NoAuth && !isLoopbackHost(host) {
 		errs = append(errs, fmt.Errorf("--no-auth: %q is not a loopback address", o.Listen))
 	}
 	if o.OpsListen != "" {
-		if _, _, err := net.SplitHostPort(o.OpsListen); err != nil {
+		if _, err := hostOf(o.OpsListen); err != nil {
 			errs = append(errs, fmt.Errorf("--ops-listen: %w", err))
 		}
 	}
@@ -126,6 +126,18 @@ func (o *Options) check() error {
 		named[b.Name] = true
 	}
 	return errors.Join(errs...)
+}
+
+// hostOf is the host of HOST:PORT.
+func hostOf(addr string) (string, error) {
+	host, port, err := net.SplitHostPort(addr)
+	if err != nil {
+		return "", fmt.Errorf("%q is not HOST:PORT", addr)
+	}
+	if _, err := strconv.ParseUint(port, 10, 16); err != nil {
+		return "", fmt.Errorf("%q is not a port; want 0 to 65535, where 0 takes a free one", port)
+	}
+	return host, nil
 }
 
 func isLoopbackHost(host string) bool {

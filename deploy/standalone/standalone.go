@@ -91,8 +91,11 @@ func Run(ctx context.Context, o *Options, stdout, stderr io.Writer) (err error) 
 
 // serve starts the planes and the front; what runs belongs to st.
 func serve(st *stages, ln net.Listener, o *Options, s setting, keys *signer, log *zap.Logger, demos bool, stdout, stderr io.Writer) error {
-	cfg, err := loadConfigs(o.Config, s, func(w string) { fmt.Fprintln(stderr, "warning:", w) })
-	if err != nil {
+	cfg, err := loadConfigs(st.run, o.Config, s, func(w string) { fmt.Fprintln(stderr, "weir-standalone: "+w) })
+	switch {
+	case st.run.Err() != nil:
+		return nil // end tells why
+	case err != nil:
 		return &process.ConfigError{Err: err}
 	}
 	reg := prometheus.NewRegistry()

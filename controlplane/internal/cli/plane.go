@@ -14,18 +14,18 @@ import (
 	"github.com/weir-mcp/weir/routes/redisstore"
 )
 
-// load reads a config file; a fault is a *process.ConfigError, each problem with the file's name.
-func load(path string) (*controlplane.Config, []config.Warning, error) {
+// load reads a config file; a fault is a *process.ConfigError, each problem with the file's name. When ctx ends first the error is its
+// own.
+func load(ctx context.Context, path string) (*controlplane.Config, []config.Warning, error) {
 	if path == "" {
 		return nil, nil, needed(nil, "config")
 	}
-	cfg, warnings, err := controlplane.LoadConfig(path)
-	if err != nil {
-		problems := process.Problems(err)
-		for i, p := range problems {
-			problems[i] = fmt.Errorf("%s: %w", path, p)
-		}
-		return nil, warnings, &process.ConfigError{Err: errors.Join(problems...)}
+	cfg, warnings, err := controlplane.LoadConfig(ctx, path)
+	switch {
+	case ctx.Err() != nil:
+		return nil, nil, ctx.Err()
+	case err != nil:
+		return nil, warnings, &process.ConfigError{Err: process.InFile(path, err)}
 	}
 	return cfg, warnings, nil
 }
@@ -36,7 +36,7 @@ func runPlane(ctx context.Context, env Env, c command, args []string) error {
 	if err := c.parse(flags, args, env); err != nil {
 		return helped(err)
 	}
-	cfg, warnings, err := load(*path)
+	cfg, warnings, err := load(ctx, *path)
 	if err != nil {
 		return err
 	}
@@ -51,18 +51,18 @@ func runPlane(ctx context.Context, env Env, c command, args []string) error {
 	redisstore.SilenceClients() // what matters of it comes back as errors
 	s, err := controlplane.New(cfg, controlplane.Options{Log: log, ConfigPath: *path, Warnings: warnings, Sources: env.Sources, Stderr: env.Stderr})
 	if err != nil {
-		return &process.ConfigError{Err: fmt.Errorf("%s: %w", *path, err)}
+		return &process.ConfigError{Err: process.InFile(*path, err)}
 	}
 	return s.Run(ctx)
 }
 
-func checkConfig(_ context.Context, env Env, c command, args []string) error {
+func checkConfig(ctx context.Context, env Env, c command, args []string) error {
 	flags := flag.NewFlagSet("config check", flag.ContinueOnError)
 	path := flags.String("config", "", "config `FILE` to check")
 	if err := c.parse(flags, args, env); err != nil {
 		return helped(err)
 	}
-	cfg, warnings, err := load(*path)
+	cfg, warnings, err := load(ctx, *path)
 	for _, w := range warnings {
 		line := ""
 		if w.Line > 0 {
@@ -77,7 +77,7 @@ func checkConfig(_ context.Context, env Env, c command, args []string) error {
 	}
 	// The plane reads key files and certificates when it is built; nothing of it is started.
 	if _, err := controlplane.New(cfg, controlplane.Options{}); err != nil {
-		return &process.ConfigError{Err: fmt.Errorf("%s: %w", *path, err)}
+		return &process.ConfigError{Err: process.InFile(*path, err)}
 	}
 	_, err = fmt.Fprintf(env.Stdout, "%s: ok: %s, %s, %s\n", *path, count(len(cfg.Backends), "backend"), count(len(cfg.VirtualHosts), "virtual host"),
 		count(len(warnings), "warning"))

@@ -7,10 +7,9 @@
 package config
 
 import (
+	"context"
 	"errors"
 	"fmt"
-	"io"
-	"os"
 	"time"
 
 	"github.com/weir-mcp/weir/deploy/process"
@@ -144,22 +143,15 @@ const (
 	CodeAuth             = "auth"
 )
 
-// maxFile bounds a config file.
-const maxFile = 16 << 20
-
-// Load reads, decodes strictly, expands and validates; every problem at once, with line or path.
-func Load(path string) (*Config, []Warning, error) {
-	f, err := os.Open(path)
-	if err != nil {
+// Load reads, decodes strictly, expands and validates; every problem at once, with line or path. It returns ctx's bare error when
+// that ends while the file is read, which may be a pipe.
+func Load(ctx context.Context, path string) (*Config, []Warning, error) {
+	doc, err := process.ReadFile(ctx, path, process.MaxConfig)
+	switch {
+	case ctx.Err() != nil:
+		return nil, nil, ctx.Err()
+	case err != nil:
 		return nil, nil, fmt.Errorf("read config: %w", err)
-	}
-	defer func() { _ = f.Close() }() // it was only read
-	doc, err := io.ReadAll(io.LimitReader(f, maxFile+1))
-	if err != nil {
-		return nil, nil, fmt.Errorf("read config: %w", err)
-	}
-	if len(doc) > maxFile {
-		return nil, nil, fmt.Errorf("read config: %s is over %s", path, process.Size(maxFile))
 	}
 	return Parse(doc)
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/weir-mcp/weir/deploy/process"
 	"github.com/weir-mcp/weir/routes"
 	"github.com/weir-mcp/weir/routes/access"
 	"github.com/weir-mcp/weir/routes/redisstore"
@@ -422,19 +423,19 @@ virtual_hosts: {empty: {}}
 
 func TestLoad(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "weir.yaml")
-	if _, _, err := Load(path); !os.IsNotExist(unwrapAll(err)) {
+	if _, _, err := Load(t.Context(), path); !os.IsNotExist(unwrapAll(err)) {
 		t.Errorf("no file: %v", err)
 	}
 	if err := os.WriteFile(path, []byte(base), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if cfg, _, err := Load(path); err != nil || cfg.Redis.URL == "" {
+	if cfg, _, err := Load(t.Context(), path); err != nil || cfg.Redis.URL == "" {
 		t.Errorf("Load = %+v, %v", cfg, err)
 	}
-	if err := os.Truncate(path, maxFile+1); err != nil {
+	if err := os.Truncate(path, process.MaxConfig+1); err != nil {
 		t.Fatal(err)
 	}
-	if _, _, err := Load(path); err == nil || !strings.Contains(err.Error(), "over 16MiB") {
+	if _, _, err := Load(t.Context(), path); err == nil || !strings.Contains(err.Error(), "over 16MiB") {
 		t.Errorf("a huge file: %v", err)
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"io"
 	"os"
 	"os/signal"
 	"syscall"
@@ -17,26 +18,44 @@ import (
 
 func main() {
 	signal.Ignore(syscall.SIGHUP) // meant for the control plane: files are re-read when they change, and calls must not be cut
-	os.Exit(process.Main("weir-dataplane", func(ctx context.Context) error { return run(ctx, os.Args[1:]) }))
+	os.Exit(process.Main("weir-dataplane", func(ctx context.Context) error { return run(ctx, os.Args[1:], os.Stdout) }))
 }
 
-func run(ctx context.Context, args []string) error {
+const usage = `weir-dataplane forwards MCP calls, each to one backend, by the tables that a control plane publishes to Redis.
+
+Usage:
+  weir-dataplane --config FILE
+      run a dataplane; SIGTERM drains
+  weir-dataplane --version
+
+The config file is described in docs/config.md. The process is ready with the line "ready listen=… ops=…" on stderr.
+Exit status: 0 fine, 1 a failure while running, 2 a bad flag or config file.
+`
+
+func run(ctx context.Context, args []string, stdout io.Writer) error {
 	flags := flag.NewFlagSet("weir-dataplane", flag.ContinueOnError)
-	path := flags.String("config", "", "path of the config `file`")
-	version := flags.Bool("version", false, "print the version and exit")
+	flags.SetOutput(io.Discard)
+	path := flags.String("config", "", "")
+	version := flags.Bool("version", false, "")
 	switch err := flags.Parse(args); {
-	case errors.Is(err, flag.ErrHelp):
-		return nil
-	case err != nil:
-		return &process.ConfigError{Err: err}
-	case *version:
-		_, err := fmt.Println(process.VersionLine("weir-dataplane"))
+	case errors.Is(err, flag.ErrHelp) || flags.NArg() == 1 && flags.Arg(0) == "help":
+		_, err := io.WriteString(stdout, usage)
 		return err
-	case *path == "" || flags.NArg() > 0:
-		return &process.ConfigError{Err: errors.New("usage: weir-dataplane --config FILE")}
+	case err != nil:
+		return &process.ConfigError{Err: fmt.Errorf("%w; see weir-dataplane --help", err)}
+	case *version:
+		_, err := fmt.Fprintln(stdout, process.VersionLine("weir-dataplane"))
+		return err
+	case flags.NArg() > 0:
+		return &process.ConfigError{Err: fmt.Errorf("unexpected argument %q; see weir-dataplane --help", flags.Arg(0))}
+	case *path == "":
+		return &process.ConfigError{Err: errors.New("missing: --config FILE; see weir-dataplane --help")}
 	}
-	cfg, err := dataplane.LoadConfig(*path)
-	if err != nil {
+	cfg, err := dataplane.LoadConfig(ctx, *path)
+	switch {
+	case ctx.Err() != nil:
+		return ctx.Err()
+	case err != nil:
 		return &process.ConfigError{Err: err}
 	}
 	log, err := process.NewLogger(cfg.LogLevel)
@@ -47,7 +66,7 @@ func run(ctx context.Context, args []string) error {
 	redisstore.SilenceClients()       // what matters of it comes back as errors
 	s, err := dataplane.New(cfg, dataplane.Options{Log: log, Stderr: os.Stderr})
 	if err != nil {
-		return &process.ConfigError{Err: err}
+		return &process.ConfigError{Err: process.InFile(*path, err)}
 	}
 	return s.Run(ctx)
 }

@@ -2,8 +2,10 @@ package main
 
 import (
 	"errors"
+	"io"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"go.uber.org/goleak"
@@ -27,13 +29,16 @@ func TestBadFlagsAndFiles(t *testing.T) {
 		"a file with fault": {"--config", bad},
 	} {
 		t.Run(name, func(t *testing.T) {
-			err := run(t.Context(), args)
+			err := run(t.Context(), args, io.Discard)
 			if _, ok := errors.AsType[*process.ConfigError](err); !ok {
 				t.Errorf("error %v, want a *process.ConfigError", err)
 			}
 		})
 	}
-	if err := run(t.Context(), []string{"--help"}); err != nil {
-		t.Errorf("--help: %v", err)
+	for _, arg := range []string{"--help", "-h", "help"} {
+		var out strings.Builder
+		if err := run(t.Context(), []string{arg}, &out); err != nil || !strings.Contains(out.String(), "Usage:") {
+			t.Errorf("%s: %v, %q", arg, err, out.String())
+		}
 	}
 }

@@ -2,12 +2,10 @@
 package config
 
 import (
+	"context"
 	"errors"
 	"fmt"
-	"os"
 	"time"
-
-	"go.yaml.in/yaml/v3"
 
 	"github.com/weir-mcp/weir/deploy/process"
 	"github.com/weir-mcp/weir/routes"
@@ -119,15 +117,19 @@ func Default() *Config {
 	return c
 }
 
-// Load reads, decodes and checks the file at path.
-func Load(path string) (*Config, error) {
-	doc, err := os.ReadFile(path)
-	if err != nil {
+// Load reads, decodes and checks the file at path, whose name stands before each problem. It returns ctx's bare error when that ends
+// while the file is read, which may be a pipe.
+func Load(ctx context.Context, path string) (*Config, error) {
+	doc, err := process.ReadFile(ctx, path, process.MaxConfig)
+	switch {
+	case ctx.Err() != nil:
+		return nil, ctx.Err()
+	case err != nil:
 		return nil, fmt.Errorf("read config: %w", err)
 	}
 	c, err := Parse(doc)
 	if err != nil {
-		return nil, fmt.Errorf("%s:\n%w", path, err)
+		return nil, process.InFile(path, err)
 	}
 	return c, nil
 }
@@ -136,8 +138,8 @@ func Load(path string) (*Config, error) {
 func Parse(doc []byte) (*Config, error) {
 	c := Default()
 	err := process.DecodeYAML(doc, c)
-	if yaml.Unmarshal(doc, new(yaml.Node)) != nil {
-		return nil, err // no YAML at all: there are no fields to check
+	if _, ok := errors.AsType[*process.SyntaxError](err); ok {
+		return nil, err // nothing was decoded: there are no fields to check
 	}
 	if err := process.Locate(doc, errors.Join(err, c.expand(), c.Check())); err != nil {
 		return nil, err

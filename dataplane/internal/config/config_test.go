@@ -157,13 +157,13 @@ func TestWithoutAuthNoIssuerIsNeeded(t *testing.T) {
 
 func TestLoadNamesTheFile(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "dp.yaml")
-	if _, err := Load(path); !errors.Is(err, os.ErrNotExist) {
+	if _, err := Load(t.Context(), path); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("error %v, want not-exist", err)
 	}
 	if err := os.WriteFile(path, []byte("lisen: x\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := Load(path); err == nil || !strings.Contains(err.Error(), path) || !strings.Contains(err.Error(), "line 1") {
+	if _, err := Load(t.Context(), path); err == nil || !strings.Contains(err.Error(), path) || !strings.Contains(err.Error(), "line 1") {
 		t.Errorf("error %v, want the path and the line", err)
 	}
 }
