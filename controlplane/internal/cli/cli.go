@@ -35,7 +35,7 @@ func commands() []command {
 		{"", "--config FILE", "run the control plane; SIGTERM drains, SIGHUP reads FILE again", runPlane},
 		{"config check", "--config FILE", "validate a config file; print every problem and warning", checkConfig},
 		{"token mint", "--key-file FILE --alg RS256 --issuer I --audience A --subject S --virtual-host H", "print a development token", mintToken},
-		{"explain", "--admin URL --host H --tool NAME", "say where a call would go, or why not", explain},
+		{"explain", "--admin URL --host H --tool NAME", "say where a call would go, or why not; exit status 1 if it goes nowhere", explain},
 	}
 }
 

@@ -30,15 +30,23 @@ func TestUsageErrors(t *testing.T) {
 		args []string
 		want string
 	}{
-		"nothing":                    {nil, "missing: --config"},
-		"no such flag":               {[]string{"--confg", "x"}, "flag provided but not defined: -confg; see weir-controlplane --help"},
-		"no such command":            {[]string{"frobnicate", "it"}, `unknown command "frobnicate it"`},
-		"half a command":             {[]string{"config"}, `unknown command "config"`},
-		"a word too many":            {[]string{"--config", "x", "y"}, `unexpected argument "y"`},
-		"check without a file":       {[]string{"config", "check"}, "missing: --config"},
-		"check of no file":           {[]string{"config", "check", "--config", "/nowhere/weir.yaml"}, "no such file"},
-		"mint says all that misses":  {[]string{"token", "mint"}, "missing: --key-file, --issuer, --audience, --subject"},
-		"mint with a bad ttl":        {[]string{"token", "mint", "--ttl", "soon"}, "invalid value"},
+		"nothing":                   {nil, "missing: --config"},
+		"no such flag":              {[]string{"--confg", "x"}, "flag provided but not defined: -confg; see weir-controlplane --help"},
+		"no such command":           {[]string{"frobnicate", "it"}, `unknown command "frobnicate it"`},
+		"half a command":            {[]string{"config"}, `unknown command "config"`},
+		"a word too many":           {[]string{"--config", "x", "y"}, `unexpected argument "y"`},
+		"check without a file":      {[]string{"config", "check"}, "missing: --config"},
+		"check of no file":          {[]string{"config", "check", "--config", "/nowhere/weir.yaml"}, "no such file"},
+		"mint says all that misses": {[]string{"token", "mint"}, "missing: --key-file, --issuer, --audience, --subject"},
+		"mint with a bad ttl":       {[]string{"token", "mint", "--ttl", "soon"}, "invalid value"},
+		"mint with a scope that is none": {[]string{"token", "mint", "--key-file", "x", "--issuer", "i", "--audience", "a", "--subject", "s",
+			"--scope", "mcp:tools mcp:toolz"}, `"mcp:toolz" grants nothing`},
+		"mint with a glob for prompts": {[]string{"token", "mint", "--key-file", "x", "--issuer", "i", "--audience", "a", "--subject", "s",
+			"--scope", "mcp:prompts:x*"}, `"mcp:prompts:x*" grants nothing`},
+		"mint with an empty glob": {[]string{"token", "mint", "--key-file", "x", "--issuer", "i", "--audience", "a", "--subject", "s",
+			"--scope", "mcp:tools:"}, `"mcp:tools:" grants nothing`},
+		"mint with too many scopes": {[]string{"token", "mint", "--key-file", "x", "--issuer", "i", "--audience", "a", "--subject", "s",
+			"--scope", strings.Repeat("x ", 65)}, "more than 64 scopes"},
 		"mint with a claim and no =": {[]string{"token", "mint", "--claim", "x"}, "want NAME=VALUE"},
 		"mint with no such key": {[]string{"token", "mint", "--key-file", "/nowhere/key", "--issuer", "i", "--audience", "a", "--subject", "s"},
 			"no such file"},
@@ -126,7 +134,9 @@ func TestExplain(t *testing.T) {
   filter stops (backend b, "up"): deny: it is
   backend notes: so it is
   problem name_taken (backend b): a holds it
-`},
+`, err: `tool "x" goes nowhere`},
+		"no route, as it came": {status: 200, body: `{"kind":"tool","name":"x","found":false}`, args: []string{"--json"},
+			want: `{"kind":"tool","name":"x","found":false}`, err: `tool "x" goes nowhere`},
 		"as it came":       {status: 200, body: found, args: []string{"--json"}, want: found},
 		"refused":          {status: 401, body: `{"error":{"code":"unauthorized","message":"the bearer token is required"}}`, err: "401 Unauthorized: the bearer token is required"},
 		"another listener": {status: 404, body: "404 page not found", err: "is this admin_listen?"},

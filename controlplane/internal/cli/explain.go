@@ -69,16 +69,20 @@ func explain(ctx context.Context, env Env, c command, args []string) error {
 	if err != nil {
 		return err
 	}
-	if q.raw {
-		_, err = env.Stdout.Write(doc)
-		return err
-	}
 	var a answer
 	if err := json.Unmarshal(doc, &a); err != nil {
 		return fmt.Errorf("the admin API's answer is not what this version of Weir expects: %w", err)
 	}
-	_, err = io.WriteString(env.Stdout, a.String())
-	return err
+	if !q.raw {
+		doc = []byte(a.String())
+	}
+	if _, err = env.Stdout.Write(doc); err != nil {
+		return err
+	}
+	if !a.Found { // for scripts: the exit status says it too
+		return fmt.Errorf("%s %q goes nowhere", a.Kind, a.Name)
+	}
+	return nil
 }
 
 // ask calls the admin API.

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"flag"
@@ -18,6 +19,38 @@ type words []string
 
 func (w *words) String() string     { return strings.Join(*w, " ") }
 func (w *words) Set(v string) error { *w = append(*w, v); return nil }
+
+// longLived is from when on a token's life is remarked on.
+const longLived = 30 * 24 * time.Hour
+
+// doubts are what a token is probably not meant to be. A scope that would grant nothing is an error: the token would be good for
+// nothing, without a word.
+func doubts(o *access.MintOptions) (warnings []string, err error) {
+	if _, err := access.ParseScopes(o.Scope, true); err != nil {
+		return nil, badUsage("--scope: %w", err)
+	}
+	for scope := range strings.FieldsSeq(o.Scope) {
+		granted, err := access.ParseScopes(scope, true)
+		switch ours := strings.HasPrefix(scope, "mcp:"); {
+		case err != nil:
+			return nil, badUsage("--scope: %w", err)
+		case ours && granted.Equal(access.Scopes{}):
+			return nil, badUsage("--scope: %q grants nothing; there are mcp:tools, mcp:tools:GLOB, mcp:resources, mcp:prompts and mcp:tasks", scope)
+		case !ours:
+			warnings = append(warnings, fmt.Sprintf("--scope: Weir takes no notice of %q; its scopes begin with mcp:", scope))
+		}
+	}
+	if o.TTL > longLived {
+		warnings = append(warnings, fmt.Sprintf("--ttl: the token is good for %d days, unless it is revoked", int(o.TTL.Hours()/24)))
+	}
+	if o.TTL < 0 {
+		warnings = append(warnings, "--ttl: the token has expired already")
+	}
+	if _, claimed := o.Extra[cmp.Or(o.HostClaim, access.DefaultVirtualHostClaim)]; len(o.Hosts) == 0 && !claimed {
+		warnings = append(warnings, "--virtual-host: without one every request is answered 404")
+	}
+	return warnings, nil
+}
 
 func mintToken(_ context.Context, env Env, c command, args []string) error {
 	var o access.MintOptions
@@ -61,9 +94,18 @@ func mintToken(_ context.Context, env Env, c command, args []string) error {
 		}
 	}
 	o.Audience, o.Hosts, o.Scope = audiences, hosts, scopes.String()
+	warnings, err := doubts(&o)
+	if err != nil {
+		return err
+	}
 	token, err := access.Mint(o)
 	if err != nil {
 		return &process.ConfigError{Err: err}
+	}
+	for _, w := range warnings {
+		if _, err := fmt.Fprintln(env.Stderr, "warning: "+w); err != nil {
+			return err
+		}
 	}
 	_, err = fmt.Fprintln(env.Stdout, token)
 	return err
