@@ -14,6 +14,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/weir-mcp/weir/routes"
+	"github.com/weir-mcp/weir/routes/access"
 	"github.com/weir-mcp/weir/routes/routestest"
 )
 
@@ -238,5 +239,35 @@ func TestTasksOfBackendsThatFail(t *testing.T) {
 				t.Errorf("%q, without %q; want %q, without %q", got, p.Meta.Partial.Backends, tt.want, tt.partial)
 			}
 		})
+	}
+}
+
+// A list of tasks may cost many requests to backends: few run at once for one principal, and not too many in all.
+func TestFewListsOfTasksRunAtOnce(t *testing.T) {
+	one, two := newKeeper(t, nil), newKeeper(t, nil)
+	b, s := still(t, keeping(one, two))
+	var leave []func()
+	enter := func(p access.Principal) {
+		f, err := s.taskLists.enter(p, "")
+		if err != nil {
+			t.Fatal(err)
+		}
+		leave = append(leave, f)
+	}
+	for range taskListsPerPrincipal {
+		enter("p")
+	}
+	if a := b.legacy("acme", "tasks/list", "{}"); a.status != 429 || a.header.Get("Retry-After") != "1" || !strings.Contains(a.body, `"reason":"overloaded"`) {
+		t.Errorf("one too many for a principal: %d %v %s", a.status, a.header, a.body)
+	}
+	leave[0]()
+	if ids, _ := b.listTasks("acme", "{}"); len(ids) != 0 {
+		t.Errorf("tasks of nobody: %q", ids)
+	}
+	for i := taskListsPerPrincipal - 1; i < taskListsInAll; i++ {
+		enter(access.Principal(fmt.Sprint(i)))
+	}
+	if a := b.legacy("acme", "tasks/list", "{}"); a.code != -32603 || !strings.Contains(a.body, `"reason":"overloaded"`) {
+		t.Errorf("one too many: %d %s", a.status, a.body)
 	}
 }
