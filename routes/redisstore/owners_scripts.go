@@ -85,7 +85,8 @@ return reply
 `)
 
 // lookScript returns the live entries of a record, and prolongs those of the principal, and shared ones, that have less than half of
-// their life left. Its reply begins with the longest life that it prolonged of each kind (0: none).
+// their life left. Its reply begins with the longest life that it prolonged of each kind (0: none). Where Redis refuses to write, for
+// want of memory say, it reads all the same.
 //
 // KEYS 1 record; ARGV 1 principal.
 var lookScript = redis.NewScript(luaEntries + `
@@ -96,10 +97,12 @@ for i = 1, #f, 2 do
   if expires then
     local ends, lives, principal = tonumber(expires), tonumber(life), string.match(f[i], '^([^/]*)/')
     if ends > ms and principal and prolonged[principal] and ends - ms < lives / 2 then
-      ends = ms + lives
-      value = table.concat({text(ends), life, made, from, what}, ' ')
-      redis.call('HSET', KEYS[1], f[i], value)
-      prolonged[principal] = math.max(prolonged[principal], lives)
+      local longer = table.concat({text(ms + lives), life, made, from, what}, ' ')
+      local done = redis.pcall('HSET', KEYS[1], f[i], longer)
+      if type(done) == 'number' then
+        ends, value = ms + lives, longer
+        prolonged[principal] = math.max(prolonged[principal], lives)
+      end
     end
     last = math.max(last, ends)
     if ends <= ms then value = nil end
