@@ -166,7 +166,7 @@ func TestNobodyMakesTheBudgetsGrow(t *testing.T) {
 func TestNobodyMakesTheMissesGrow(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := newMisses()
-		key := func(i int) missKey { return missKey{"acme", "p", fmt.Sprint(i)} }
+		key := func(i int) missKey { return missKey{host: "acme", principal: "p", task: fmt.Sprint(i)} }
 		for i := range maxMisses + 10 {
 			m.add(key(i))
 		}

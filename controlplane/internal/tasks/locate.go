@@ -143,7 +143,7 @@ func (l *Locator) look(ctx context.Context, q *Query, held []routes.BackendID) O
 	if since, away := l.owners.Recovered(); away || !since.IsZero() && time.Since(since) < routes.TaskOutageGrace {
 		return Outcome{Kind: routes.LocateUnavailable, Cause: routes.CauseRecovery}
 	}
-	key := missKey{q.Host.ID, q.Identity.Principal, routes.TaskDigest(q.Host.ID, q.TaskID)}
+	key := missKey{q.Host.ID, q.Identity.Principal, routes.TaskDigest(q.Host.ID, q.TaskID), q.Era}
 	switch {
 	case q.Host.Tasks.Unrecorded == "deny":
 		return miss(routes.CauseDenied)

@@ -255,6 +255,8 @@ func TestLegacyClientsFindLegacyTasks(t *testing.T) {
 		b.host.Backends["legacy"] = backendOf("2025-11-25")
 		b.knows("legacy", "t1")
 		b.knows("old", "t1")
+		want(t, b.find("me", "t1"), missed, routes.CauseUnknown) // as a modern client, of modern backends
+		b.asked = map[routes.BackendID][]string{}
 		b.knows("a", "t1")
 		want(t, b.l.Locate(t.Context(), caller("me"), b.host, "t1", wire.Legacy), owner, "legacy")
 		for _, id := range []routes.BackendID{"a", "b", "old"} {

@@ -6,6 +6,7 @@ import (
 
 	"github.com/weir-mcp/weir/routes"
 	"github.com/weir-mcp/weir/routes/access"
+	"github.com/weir-mcp/weir/routes/wire"
 )
 
 const (
@@ -20,6 +21,7 @@ type missKey struct {
 	host      routes.HostID
 	principal access.Principal
 	task      string
+	era       wire.Era // the other era's backends were not asked
 }
 
 // misses remembers ids that nobody knew, for a while, and that nobody may have: both kinds alike.

@@ -116,10 +116,12 @@ func (l *Locator) standIn(ctx context.Context, id routes.BackendID, b *routes.Ba
 		return r
 	}
 	l.m.probed(id, "sampled")
-	t := time.NewTimer(s.took)
+	began, wait := time.Now(), s.took-l.peers.lateness()
+	t := time.NewTimer(wait)
 	defer t.Stop()
 	select {
 	case <-t.C:
+		l.peers.woken(time.Since(began) - max(wait, 0))
 	case <-ctx.Done():
 	}
 	if s.failed {

@@ -33,8 +33,9 @@ type sample struct {
 type peers struct {
 	seed maphash.Seed
 
-	mu sync.Mutex // guards what follows
-	of map[routes.BackendID]*peer
+	mu   sync.Mutex // guards what follows
+	of   map[routes.BackendID]*peer
+	late time.Duration // by how much timers are late: a mean that forgets
 }
 
 type peer struct {
@@ -112,4 +113,22 @@ func (p *peers) draw(id routes.BackendID, of shape) (sample, bool) {
 		}
 	}
 	return drawn, n > 0
+}
+
+// lateSamples is over how many timers the mean of their lateness reaches, about.
+const lateSamples = 16
+
+// woken is told by how much a timer was late.
+func (p *peers) woken(late time.Duration) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.late += (late - p.late) / lateSamples
+}
+
+// lateness is by how much a timer is late, on the average of the last ones. A sample has the lateness of its own goroutine's waking in
+// it already; on a busy machine that of the timer that stands in for it would come on top, by milliseconds.
+func (p *peers) lateness() time.Duration {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.late
 }
