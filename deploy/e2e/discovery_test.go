@@ -214,3 +214,34 @@ func TestAPinnedBackendThatBecomesAnother(t *testing.T) {
 		t.Errorf("the backend: %+v, %v", d, err)
 	}
 }
+
+// What no client could use, or two clients would read in two ways, is left out alone, and it is said why.
+func TestDefinitionsThatAreNone(t *testing.T) {
+	t.Parallel()
+	b := newPinnedBackend(t)
+	const schema = `"inputSchema":{"type":"object"}`
+	b.define(`{"name":"good",`+schema+`}`, `{"name":"array","inputSchema":{"type":"array"}}`, `{"name":"bell\u0007",`+schema+`}`,
+		`{"name":"two","NAME":"faces",`+schema+`}`, `{"name":"none"}`, `{"name":"also good",`+schema+`,"x":{"Name":1}}`)
+	b.mu.Lock()
+	b.results["server/discover"] = discoverResult("odd", "tools", "resources")
+	b.results["resources/list"] = `{"resultType":"complete","ttlMs":0,"cacheScope":"private","resources":[` +
+		`{"uri":"/etc/passwd","name":"a"},{"uri":"file:///a\nb","name":"b"},{"uri":"file:///good","name":"c"}]}`
+	b.mu.Unlock()
+	p := newPair(t, fmt.Sprintf("  odd: {url: %q}\n", b.url), "  acme:\n    backends: [{name: odd}]\n")
+	p.listsNow(t, "acme", "also good", "good")
+	uris, err := p.client(t, 0, "acme", "2025-11-25").names("resources/list", "resources", "uri")
+	if err != nil || !slices.Equal(uris, []string{"file:///good"}) {
+		t.Errorf("resources %v, %v", uris, err)
+	}
+	got, err := p.problems()
+	slices.Sort(got)
+	want := []string{"item_rejected /etc/passwd", "item_rejected array", "item_rejected bell\a", "item_rejected file:///a\nb", "item_rejected none", "item_rejected two"}
+	if err != nil || !slices.Equal(got, want) {
+		t.Errorf("problems %q, %v; want %q", got, err, want)
+	}
+	for _, name := range []string{"array", "two", "none"} {
+		if err := misses(p.client(t, 1, "acme", "2026-07-28"), name); err != nil {
+			t.Error(err)
+		}
+	}
+}

@@ -74,6 +74,8 @@ func TestCodec(t *testing.T) {
 	}
 }
 
+const noScheme = "uri has no scheme, so that it is no URI (RFC 3986, section 3)"
+
 func TestItems(t *testing.T) {
 	check := func(raw, schema json.RawMessage) (string, bool) {
 		if bytes.Contains(schema, []byte("bad")) {
@@ -119,6 +121,29 @@ func TestItems(t *testing.T) {
 			{Name: "twice", Reject: `not strict JSON: jsontext: duplicate object member name "type" within "/inputSchema/properties/a"`},
 			{Name: "bytes", Reject: `not strict JSON: jsontext: invalid UTF-8 within "/description" after offset 31`},
 			{Name: "good"},
+		}},
+		"a schema that takes no objects": {Tools, []string{
+			`{"name":"a","inputSchema":{"type":"array"}}`, `{"name":"b","inputSchema":{"type":["object"]}}`, `{"name":"c","inputSchema":{"type":null}}`,
+			`{"name":"d","inputSchema":{"type":"obj\u0065ct"}}`, `{"name":"e","inputSchema":true}`,
+		}, []Item{
+			{Name: "a", Reject: `inputSchema has another type than "object"`}, {Name: "b", Reject: `inputSchema has another type than "object"`},
+			{Name: "c", Reject: `inputSchema has another type than "object"`}, {Name: "d"}, {Name: "e", Reject: "inputSchema is missing or not an object"},
+		}},
+		"control characters in names": {Prompts, []string{`{"name":"a\u0007b"}`, `{"name":"a\nb"}`, `{"name":"\u0085"}`, `{"name":"a b é \u200d"}`},
+			[]Item{{Name: "a\ab", Reject: "name has a control character"}, {Name: "a\nb", Reject: "name has a control character"},
+				{Name: "\u0085", Reject: "name has a control character"}, {Name: "a b é \u200d"}}},
+		"URIs that are none": {Resources, []string{`{"uri":"/etc/passwd"}`, `{"uri":"readme.md"}`, `{"uri":"://x"}`, `{"uri":"1a:x"}`, `{"uri":"a:\tx"}`,
+			`{"uri":"urn:x"}`, `{"uri":"a+b-c.d:"}`},
+			[]Item{{Name: "/etc/passwd", Reject: noScheme}, {Name: "readme.md", Reject: noScheme}, {Name: "://x", Reject: noScheme},
+				{Name: "1a:x", Reject: noScheme}, {Name: "a:\tx", Reject: "uri has a control character"}, {Name: "urn:x"}, {Name: "a+b-c.d:"}}},
+		"members that differ in case only": {Tools, []string{
+			`{"name":"a","NAME":"b","inputSchema":{}}`, `{"name":"a","inputschema":{},"inputSchema":{}}`, `{"name":"a","inputSchema":{},"de\u017fcription":"x"}`,
+			`{"name":"fine","inputSchema":{"Type":"x"},"x-Name":"b"}`,
+		}, []Item{
+			{Name: "a", Reject: `its member "NAME" is "name" but for case, and readers disagree on what that means`},
+			{Name: "a", Reject: `its member "inputschema" is "inputSchema" but for case, and readers disagree on what that means`},
+			{Name: "a", Reject: `its member "deſcription" is "description" but for case, and readers disagree on what that means`},
+			{Name: "fine"},
 		}},
 		"prompts need no schema": {Prompts, []string{`{"name":"p"}`}, []Item{{Name: "p"}}},
 		"resources go by their URI": {Resources, []string{`{"name":"n","uri":"file:///a"}`, `{"name":"n"}`},

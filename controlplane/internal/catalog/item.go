@@ -4,6 +4,9 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"regexp"
+	"strings"
+	"unicode"
 	"unicode/utf8"
 
 	"github.com/weir-mcp/weir/routes"
@@ -72,15 +75,22 @@ func item(k Kind, raw json.RawMessage, check Check) Item {
 		it.Name, it.Reject = cut(it.Name, 64), fmt.Sprintf("%s has %d bytes; at most %d are served", k.key(), len(it.Name), maxName)
 		return it
 	}
+	if it.Reject = badName(k, it.Name); it.Reject != "" {
+		return it
+	}
 	// Decoders disagree on what two keys of one name mean; and one such item must not keep a whole host from being published.
 	if err := routes.CheckRaw(raw); err != nil {
 		it.Reject = "not strict JSON: " + cut(err.Error(), min(len(err.Error()), maxReason))
 		return it
 	}
-	schema := members["inputSchema"]
-	if k == Tools && !isObject(schema) {
-		it.Reject = "inputSchema is missing or not an object"
+	if it.Reject = folded(members); it.Reject != "" {
 		return it
+	}
+	schema := members["inputSchema"]
+	if k == Tools {
+		if it.Reject = badSchema(schema); it.Reject != "" {
+			return it
+		}
 	}
 	if check != nil {
 		it.Reject, it.Annotated = check(it.Raw, schema)
@@ -88,9 +98,47 @@ func item(k Kind, raw json.RawMessage, check Check) Item {
 	return it
 }
 
-func isObject(raw json.RawMessage) bool {
-	raw = bytes.TrimLeft(raw, " \t\r\n")
-	return len(raw) > 0 && raw[0] == '{'
+// badName says why nothing can be called so; empty: it can.
+func badName(k Kind, name string) string {
+	if strings.ContainsFunc(name, unicode.IsControl) {
+		return k.key() + " has a control character"
+	}
+	if k == Resources && !scheme.MatchString(name) {
+		return "uri has no scheme, so that it is no URI (RFC 3986, section 3)"
+	}
+	return ""
+}
+
+var scheme = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9+.-]*:`)
+
+// known are the members of items of all kinds (MCP 2026-07-28, schema).
+var known = [...]string{"name", "title", "description", "inputSchema", "outputSchema", "annotations", "icons", "_meta", "execution", "arguments",
+	"uri", "uriTemplate", "mimeType", "size"}
+
+// folded finds a member that some readers would take for one of the known ones, in the place of that or beside it: Go's own decoder
+// does not look at case.
+func folded(members map[string]json.RawMessage) string {
+	for _, k := range known {
+		for m := range members {
+			if m != k && strings.EqualFold(m, k) {
+				return fmt.Sprintf("its member %q is %q but for case, and readers disagree on what that means", cut(m, min(len(m), 64)), k)
+			}
+		}
+	}
+	return ""
+}
+
+// badSchema says why a tool's input schema is none; empty: it is one. One without a type is taken: it takes objects too.
+func badSchema(raw json.RawMessage) string {
+	var members map[string]json.RawMessage
+	if json.Unmarshal(raw, &members) != nil || members == nil {
+		return "inputSchema is missing or not an object"
+	}
+	var typ string
+	if said, ok := members["type"]; ok && (json.Unmarshal(said, &typ) != nil || typ != "object") {
+		return `inputSchema has another type than "object"`
+	}
+	return ""
 }
 
 // cut shortens s to at most n bytes, without cutting a character in two.
