@@ -174,8 +174,8 @@ func TestDocumentsKeepTheirBytes(t *testing.T) {
 				t.Fatalf("%+v, %v", msgs, err)
 			}
 			m := msgs[0]
-			if !m.Final || string(m.Doc) != tt.doc || m.Status != tt.status {
-				t.Errorf("final %t, status %d, doc\n%s, want\n%s", m.Final, m.Status, m.Doc, tt.doc)
+			if !m.Final || docOf(m) != tt.doc || m.Status != tt.status {
+				t.Errorf("final %t, status %d, doc\n%s, want\n%s", m.Final, m.Status, docOf(m), tt.doc)
 			}
 			if (m.Result == nil) == (m.Error == nil) || !strings.Contains(tt.doc, string(m.Result)+string(m.Error)) {
 				t.Errorf("result %s, error %s", m.Result, m.Error)

@@ -134,17 +134,30 @@ type Call struct {
 
 // Message is one message of an answer.
 type Message struct {
-	// Final: this is the response. Result or Error is set, and Doc is the whole document with RPCID as its id.
+	// Final: this is the response. Result or Error is set.
 	Final bool
-	// Doc is the JSON-RPC message, in the exact bytes of the backend where the backend is modern and used our id's text.
+	// Doc is a notification in exact bytes; the response, where the backend is modern and wrote RPCID just so, else nil (see Parts).
 	Doc []byte
 	// Method is a notification's.
 	Method string
-	// Result and Error are exact bytes, parts of Doc.
+	// Result and Error are exact bytes.
 	Result json.RawMessage
 	Error  json.RawMessage
 	// Status is that of a Final message from a JSON answer: 200, 400 or 404. It is 0 on a stream.
 	Status int
+
+	id json.RawMessage // RPCID
+}
+
+// Parts returns the message as a document, of which it may be large parts: they are not copied. A response has RPCID as its id.
+func (m *Message) Parts() [][]byte {
+	switch {
+	case m.Doc != nil:
+		return [][]byte{m.Doc}
+	case m.Error != nil:
+		return wire.ResponseParts(m.id, "error", m.Error)
+	}
+	return wire.ResponseParts(m.id, "result", m.Result)
 }
 
 // Answer is a call in flight. It is not safe for concurrent use, but Close is. Every Answer must be closed.

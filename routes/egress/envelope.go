@@ -33,29 +33,14 @@ func upstreamID(id json.RawMessage) json.RawMessage {
 	return id
 }
 
-// responseWith builds a response document with the client's id around result or error, whichever is not nil.
-func responseWith(id, result, rpcErr json.RawMessage) Message {
-	name, body := `,"result":`, result
-	if rpcErr != nil {
-		name, body = `,"error":`, rpcErr
-	}
-	const start = `{"jsonrpc":"2.0","id":`
-	doc := make([]byte, 0, len(start)+len(id)+len(name)+len(body)+1)
-	doc = append(append(append(append(append(doc, start...), id...), name...), body...), '}')
-	body = doc[len(doc)-1-len(body) : len(doc)-1 : len(doc)-1]
-	if rpcErr != nil {
-		return Message{Final: true, Doc: doc, Error: body}
-	}
-	return Message{Final: true, Doc: doc, Result: body}
-}
-
 // responseOf makes the final message of a backend's response. The document is the backend's, byte for byte, unless it wrote our id
-// in another way: then the client's own text stands in it.
+// in another way: then the client's own text is to stand in it.
 func responseOf(doc []byte, s *wire.Scan, id json.RawMessage) Message {
-	if !bytes.Equal(s.ID, id) {
-		return responseWith(id, s.Result, s.Error)
+	m := Message{Final: true, Result: s.Result, Error: s.Error, id: id}
+	if bytes.Equal(s.ID, id) {
+		m.Doc = doc
 	}
-	return Message{Final: true, Doc: doc, Result: s.Result, Error: s.Error}
+	return m
 }
 
 // unquote decodes a JSON string; "" when raw is none.

@@ -58,15 +58,16 @@ func FuzzAnswer(f *testing.F) {
 				}
 				return
 			}
-			if len(m.Doc) > 2*limit || !json.Valid(m.Doc) {
-				t.Fatalf("message %q", m.Doc)
+			text := []byte(docOf(m))
+			if len(text) > 2*limit || !json.Valid(text) {
+				t.Fatalf("message %q", text)
 			}
 			var doc struct {
 				JSONRPC *string `json:"jsonrpc"`
 				ID      json.RawMessage
 			}
-			if err := json.Unmarshal(m.Doc, &doc); err != nil || doc.JSONRPC == nil {
-				t.Fatalf("message %q: %v", m.Doc, err)
+			if err := json.Unmarshal(text, &doc); err != nil || doc.JSONRPC == nil {
+				t.Fatalf("message %q: %v", text, err)
 			}
 			if !m.Final {
 				if m.Method == "" || m.Result != nil || m.Error != nil {
@@ -74,12 +75,12 @@ func FuzzAnswer(f *testing.F) {
 				}
 				continue
 			}
-			if (m.Result == nil) == (m.Error == nil) || !bytes.Contains(m.Doc, m.Result) || !bytes.Contains(m.Doc, m.Error) {
+			if (m.Result == nil) == (m.Error == nil) || !bytes.Contains(text, m.Result) || !bytes.Contains(text, m.Error) {
 				t.Fatalf("response %+v", m)
 			}
-			s, err := wire.ScanMessage(m.Doc)
+			s, err := wire.ScanMessage(text)
 			if err != nil || string(s.ID) != "7" {
-				t.Fatalf("response %q: id %q, %v", m.Doc, s.ID, err)
+				t.Fatalf("response %q: id %q, %v", text, s.ID, err)
 			}
 			return
 		}

@@ -180,7 +180,7 @@ func (l *legacyConn) send(ctx context.Context, method string, params wire.Object
 	id, _ := jsonrpc.MakeID(float64(l.lastID)) // takes any number
 	x := newExchange(ctx, l.limits)
 	x.end = end
-	a := &legacyAnswer{l: l, x: &sdkExchange{exchange: x, kind: kindCall}, id: id, number: l.lastID, method: method}
+	a := &legacyAnswer{l: l, x: &sdkExchange{exchange: x, kind: kindCall, number: l.lastID}, id: id, method: method}
 	if meta, ok := params.Get("_meta"); ok {
 		a.token = progressToken(meta)
 	}
@@ -242,8 +242,7 @@ func (l *legacyConn) reply(ctx context.Context, req *jsonrpc.Request) {
 type legacyAnswer struct {
 	l      *legacyConn
 	x      *sdkExchange
-	id     jsonrpc.ID // ours: the SDK's type can't hold every JSON number
-	number int64
+	id     jsonrpc.ID      // ours: the SDK's type can't hold every JSON number
 	client json.RawMessage // the client's id, exact text
 	method string
 	token  json.RawMessage // the call's progress token, nil if none
@@ -251,7 +250,8 @@ type legacyAnswer struct {
 	// refusal is the JSON-RPC error that came with an error status, nil if none did.
 	refusal json.RawMessage
 
-	finished atomic.Bool // the response was read
+	memory   *wire.Memory // of a JSON answer
+	finished atomic.Bool  // the response was read
 }
 
 func (a *legacyAnswer) next() (Message, error) {
@@ -259,16 +259,15 @@ func (a *legacyAnswer) next() (Message, error) {
 		a.finished.Store(true)
 		return a.message(nil, a.refusal, a.x.httpStatus()), nil
 	}
+	if resp := a.x.document(); resp != nil {
+		return a.whole(resp)
+	}
 	for {
 		a.x.await()
 		msg, err := a.l.conn.Read(a.x.ctx)
 		a.x.awaited()
 		if err != nil {
 			return Message{}, a.x.readFailed(a.l, err)
-		}
-		m, ok := msg.(*jsonrpc.Response)
-		if !a.x.streaming() && (!ok || m.ID != a.id) {
-			return Message{}, a.x.bad(errNoAnswer) // a JSON answer is one message: no other follows
 		}
 		switch m := msg.(type) {
 		case *jsonrpc.Request:
@@ -289,18 +288,33 @@ func (a *legacyAnswer) next() (Message, error) {
 	}
 }
 
-// response turns the SDK's view of the response into a document with the client's id.
+// whole reads a JSON answer, which is one message, and takes out of the SDK's hands what stands for it there.
+func (a *legacyAnswer) whole(resp *http.Response) (Message, error) {
+	doc, memory, err := a.l.c.buffers.ReadBody(resp.Body, resp.ContentLength, a.l.c.opts.ResponseLimit)
+	resp.Body.Close()
+	if err != nil {
+		return Message{}, a.x.exchange.failed(err)
+	}
+	a.memory = memory
+	a.finished.Store(true)
+	if _, err := a.l.conn.Read(a.x.ctx); err != nil {
+		return Message{}, a.x.readFailed(a.l, err)
+	}
+	s, err := wire.ScanMessage(doc)
+	if err := answers(&s, err, strconv.AppendInt(nil, a.x.number, 10)); err != nil {
+		return Message{}, a.x.bad(err)
+	}
+	return a.message(s.Result, s.Error, http.StatusOK), nil
+}
+
+// response turns the SDK's view of a stream's response into a message with the client's id.
 func (a *legacyAnswer) response(m *jsonrpc.Response) (Message, error) {
 	a.finished.Store(true)
-	status := 0
-	if !a.x.streaming() {
-		status = http.StatusOK
-	}
 	if m.Error == nil {
 		if len(m.Result) == 0 || m.Result[0] != '{' {
 			return Message{}, a.x.bad(errors.New("the answer's result is no object"))
 		}
-		return a.message(m.Result, nil, status), nil
+		return a.message(m.Result, nil, 0), nil
 	}
 	we, ok := errors.AsType[*jsonrpc.Error](m.Error)
 	if !ok { // the SDK's own text: the stream ended
@@ -310,7 +324,7 @@ func (a *legacyAnswer) response(m *jsonrpc.Response) (Message, error) {
 	if len(we.Data) > 0 {
 		raw = append(append(raw, `,"data":`...), we.Data...)
 	}
-	return a.message(nil, append(raw, '}'), status), nil
+	return a.message(nil, append(raw, '}'), 0), nil
 }
 
 func (a *legacyAnswer) message(result, rpcErr json.RawMessage, status int) Message {
@@ -318,9 +332,7 @@ func (a *legacyAnswer) message(result, rpcErr json.RawMessage, status int) Messa
 	if id == nil {
 		id = json.RawMessage("null")
 	}
-	m := responseWith(id, result, rpcErr)
-	m.Status = status
-	return m
+	return Message{Final: true, Result: result, Error: rpcErr, Status: status, id: id}
 }
 
 // result reads on to the response and returns its result; a JSON-RPC error is a *RPCError.
@@ -344,7 +356,10 @@ func notification(m *jsonrpc.Request) Message {
 	return Message{Doc: doc, Method: m.Method}
 }
 
-func (a *legacyAnswer) free() {}
+func (a *legacyAnswer) free() {
+	a.memory.Release()
+	a.memory = nil
+}
 
 // close ends the call and its connection.
 func (a *legacyAnswer) close() { a.end(false) }
@@ -357,6 +372,9 @@ func (a *legacyAnswer) end(keep bool) {
 	cancel := !done && a.x.sent() && a.x.httpStatus() < 300 && !a.task && a.method != "initialize"
 	if !done {
 		a.x.finish()
+		if resp := a.x.document(); resp != nil {
+			resp.Body.Close()
+		}
 	}
 	if keep && !cancel {
 		a.x.finish()
@@ -364,7 +382,7 @@ func (a *legacyAnswer) end(keep bool) {
 	}
 	ending := func() {
 		if cancel {
-			params := fmt.Appendf(nil, `{"requestId":%d,"reason":"the caller no longer waits"}`, a.number)
+			params := fmt.Appendf(nil, `{"requestId":%d,"reason":"the caller no longer waits"}`, a.x.number)
 			_ = l.notify(context.Background(), "notifications/cancelled", params, sideTimeout) // fire and forget
 		}
 		if keep {

@@ -131,15 +131,15 @@ func TestABackendThatAsksMidCall(t *testing.T) {
 	}
 	defer a.Close()
 	m, err := a.Next()
-	if err != nil || string(m.Doc) != `{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"info", "data":1.0}}` {
-		t.Fatalf("%s, %v", m.Doc, err)
+	if err != nil || docOf(m) != `{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"info", "data":1.0}}` {
+		t.Fatalf("%s, %v", docOf(m), err)
 	}
 	<-s.answered
 	<-s.answered
 	close(answered)
 	m, err = a.Next()
-	if err != nil || string(m.Doc) != `{"jsonrpc":"2.0","id":"client","result":{"content":[], "n":1.0}}` || !m.Final {
-		t.Fatalf("%s, %v", m.Doc, err)
+	if err != nil || docOf(m) != `{"jsonrpc":"2.0","id":"client","result":{"content":[], "n":1.0}}` || !m.Final {
+		t.Fatalf("%s, %v", docOf(m), err)
 	}
 	if _, err := a.Next(); !errors.Is(err, io.EOF) {
 		t.Fatalf("after the response: %v", err)
@@ -261,7 +261,7 @@ func TestAnErrorStatusWithAnErrorIsPassedOn(t *testing.T) {
 	}}
 	msgs, _, err := collect(t, newClient(t, Options{}), legacyCall(newBackend(t, s).URL))
 	if err != nil || len(msgs) != 1 || msgs[0].Status != 400 ||
-		string(msgs[0].Doc) != `{"jsonrpc":"2.0","id":"client","error":{"code":-32602,"message":"no such tool","data":{"n":1.0}}}` {
+		docOf(msgs[0]) != `{"jsonrpc":"2.0","id":"client","error":{"code":-32602,"message":"no such tool","data":{"n":1.0}}}` {
 		t.Errorf("%+v, %v", msgs, err)
 	}
 }

@@ -47,8 +47,8 @@ func TestTheLevelIsSetBeforeTheCall(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if m, err := a.Next(); err != nil || string(m.Doc) != `{"jsonrpc":"2.0","id":"client","result":{"content":[]}}` {
-				t.Errorf("%s, %v", m.Doc, err)
+			if m, err := a.Next(); err != nil || docOf(m) != `{"jsonrpc":"2.0","id":"client","result":{"content":[]}}` {
+				t.Errorf("%s, %v", docOf(m), err)
 			}
 			a.Close()
 			c.Close()

@@ -195,7 +195,9 @@ func TestAnswersInMemoryThatIsUsedAgain(t *testing.T) {
 	t.Parallel()
 	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		body, _ := io.ReadAll(r.Body)
-		var m struct{ Params struct{ Arguments json.RawMessage } }
+		var m struct {
+			Params struct{ Arguments json.RawMessage }
+		}
 		_ = json.Unmarshal(body, &m)
 		w.Header().Set("Content-Type", "application/json")
 		io.WriteString(w, `{"jsonrpc":"2.0","id":7,"result":`+string(m.Params.Arguments)+`}`)

@@ -116,28 +116,36 @@ func (r *relayed) next() (Message, error) {
 
 // document reads a JSON answer whole.
 func (r *relayed) document() (Message, error) {
-	status := r.resp.StatusCode
 	doc, memory, err := r.c.buffers.ReadBody(r.resp.Body, r.resp.ContentLength, r.c.opts.ResponseLimit)
 	if err != nil {
 		return Message{}, r.x.failed(err)
 	}
 	r.memory = memory
 	s, err := wire.ScanMessage(doc)
+	status := r.resp.StatusCode
 	if status == http.StatusBadRequest || status == http.StatusNotFound {
 		if err != nil || s.Kind != wire.KindResponse || s.Error == nil || s.ID != nil && !sameJSON(s.ID, r.id) {
 			return Message{}, r.x.refused(status, r.resp.Header)
 		}
 		return r.finish(doc, &s, status), nil
 	}
-	switch {
-	case err != nil:
+	if err := answers(&s, err, r.id); err != nil {
 		return Message{}, r.x.bad(err)
-	case s.Kind != wire.KindResponse:
-		return Message{}, r.x.bad(errNoAnswer)
-	case !sameJSON(s.ID, r.id):
-		return Message{}, r.x.bad(errForeignID)
 	}
 	return r.finish(doc, &s, http.StatusOK), nil
+}
+
+// answers tells why a document, as it was scanned, is not the response to a request's id; nil: it is.
+func answers(s *wire.Scan, err error, id json.RawMessage) error {
+	switch {
+	case err != nil:
+		return err
+	case s.Kind != wire.KindResponse:
+		return errNoAnswer
+	case !sameJSON(s.ID, id):
+		return errForeignID
+	}
+	return nil
 }
 
 func (r *relayed) finish(doc []byte, s *wire.Scan, status int) Message {

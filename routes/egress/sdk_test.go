@@ -1,6 +1,7 @@
 package egress
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -125,6 +126,9 @@ func callTool(url, version, tool, arguments string, token string) Call {
 	}
 }
 
+// docOf is a message as a document.
+func docOf(m Message) string { return string(bytes.Join(m.Parts(), nil)) }
+
 // collect reads an answer to its end.
 func collect(t *testing.T, c *Client, call Call) ([]Message, bool, error) {
 	t.Helper()
@@ -218,13 +222,13 @@ func TestRealServers(t *testing.T) {
 				ID     json.RawMessage
 				Result struct{ Content []struct{ Text string } }
 			}
-			if err := json.Unmarshal(msgs[0].Doc, &doc); err != nil {
+			if err := json.Unmarshal([]byte(docOf(msgs[0])), &doc); err != nil {
 				t.Fatal(err)
 			}
 			if string(doc.ID) != "9007199254740993" || len(doc.Result.Content) != 1 || doc.Result.Content[0].Text != "grüße" {
-				t.Errorf("answer %s", msgs[0].Doc)
+				t.Errorf("answer %s", docOf(msgs[0]))
 			}
-			if !strings.Contains(string(msgs[0].Doc), string(msgs[0].Result)) {
+			if !strings.Contains(docOf(msgs[0]), string(msgs[0].Result)) {
 				t.Errorf("Result %s is no part of Doc", msgs[0].Result)
 			}
 		})
@@ -246,8 +250,8 @@ func TestProgressKeepsTheCallersToken(t *testing.T) {
 					t.Fatalf("streaming %t, messages %+v", streaming, msgs)
 				}
 				for _, m := range msgs[:want] {
-					if m.Method != "notifications/progress" || !strings.Contains(string(m.Doc), `"progressToken":`+token) {
-						t.Errorf("message %s: %s", m.Method, m.Doc)
+					if m.Method != "notifications/progress" || !strings.Contains(docOf(m), `"progressToken":`+token) {
+						t.Errorf("message %s: %s", m.Method, docOf(m))
 					}
 				}
 			})

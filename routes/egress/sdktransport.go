@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"net/http"
 	"strings"
@@ -32,10 +33,12 @@ type sdkExchange struct {
 	// them to look for a version. Nil: what the SDK encoded.
 	message [][]byte
 	memory  *wire.Memory // that message lies in; nil: nothing lent
+	number  int64        // the id of a call's request
 
-	mu     sync.Mutex // guards what follows; the SDK reads bodies in its own goroutines
-	stream bool       // the answer is an event stream
-	body   []byte     // of an error status, bounded
+	mu     sync.Mutex     // guards what follows; the SDK reads bodies in its own goroutines
+	stream bool           // the answer is an event stream
+	json   *http.Response // the answer is one document, which is not read yet; the SDK has another one in its place
+	body   []byte         // of an error status, bounded
 	header http.Header
 	failed error         // what ended the answer's body, nil: still open
 	ended  chan struct{} // closed at the answer's end; nil: no answer yet
@@ -51,6 +54,13 @@ func (s *sdkExchange) streaming() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.stream
+}
+
+// document returns an answer that is one document; nil: there is none.
+func (s *sdkExchange) document() *http.Response {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.json
 }
 
 // refusal returns the JSON-RPC error that came with status 400 or 404, nil if there is none. Its id does not matter: the status
@@ -290,7 +300,7 @@ func (t *sdkTransport) RoundTrip(req *http.Request) (*http.Response, error) {
 	case s.kind == kindNotification:
 		return emptied(resp, resp.StatusCode), nil
 	}
-	return s.keepAnswer(resp, t.c.opts.ResponseLimit)
+	return s.keepAnswer(resp, req.Method, t.c.opts.ResponseLimit)
 }
 
 // keepRefusal reads the body of an error status, for us and for the SDK.
@@ -313,8 +323,9 @@ func (s *sdkExchange) keepRefusal(resp *http.Response, limit int64) (*http.Respo
 // maxRefusal bounds the body of an error status, in bytes.
 const maxRefusal = 1 << 20
 
-// keepAnswer bounds the body of an answer and watches how it ends.
-func (s *sdkExchange) keepAnswer(resp *http.Response, limit int64) (*http.Response, error) {
+// keepAnswer watches how a stream ends. An answer that is one document is kept from the SDK, which would decode it and write it anew:
+// it gets an empty result in its place.
+func (s *sdkExchange) keepAnswer(resp *http.Response, method string, limit int64) (*http.Response, error) {
 	media, ok := mediaOf(resp.Header)
 	if !ok || resp.StatusCode == http.StatusAccepted || resp.StatusCode == http.StatusNoContent {
 		resp.Body.Close()
@@ -323,41 +334,36 @@ func (s *sdkExchange) keepAnswer(resp *http.Response, limit int64) (*http.Respon
 		}
 		return nil, s.bad(errBadMedia)
 	}
-	if media == mediaJSON && resp.ContentLength > limit {
+	if media == mediaJSON && method != http.MethodPost { // what resumes a stream is a stream
 		resp.Body.Close()
-		return nil, s.exchange.failed(errTooLarge)
-	}
-	left := limit
-	if media == mediaStream {
-		left = -1 // the SDK bounds each event
+		return nil, s.bad(errBadMedia)
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.stream = media == mediaStream
-	s.failed, s.ended = nil, make(chan struct{})
-	resp.Body = &watchedBody{ReadCloser: resp.Body, s: s, left: left, ended: s.ended}
-	if s.stream {
-		resp.Body = newPlainLines(resp.Body)
+	if media == mediaJSON {
+		s.json = resp
+		instead := fmt.Appendf(nil, `{"jsonrpc":"2.0","id":%d,"result":{}}`, s.number)
+		return &http.Response{
+			Status: resp.Status, StatusCode: resp.StatusCode, Proto: resp.Proto, ProtoMajor: resp.ProtoMajor, ProtoMinor: resp.ProtoMinor,
+			Header: resp.Header, Body: io.NopCloser(bytes.NewReader(instead)), ContentLength: int64(len(instead)),
+		}, nil
 	}
+	s.stream = true
+	s.failed, s.ended = nil, make(chan struct{})
+	resp.Body = newPlainLines(&watchedBody{ReadCloser: resp.Body, s: s, ended: s.ended})
 	return resp, nil
 }
 
-// watchedBody bounds a JSON body and notes how a body ends.
+// watchedBody notes how a stream's body ends; the SDK bounds each event.
 type watchedBody struct {
 	io.ReadCloser
 	s     *sdkExchange
-	left  int64 // bytes that may still come; negative: no bound
 	ended chan struct{}
 	once  sync.Once
 }
 
 func (b *watchedBody) Read(p []byte) (int, error) {
 	n, err := b.ReadCloser.Read(p)
-	if b.left >= 0 {
-		if b.left -= int64(n); b.left < 0 {
-			b.left, n, err = 0, 0, errTooLarge
-		}
-	}
 	if err != nil {
 		b.end(err)
 	}

@@ -1,6 +1,7 @@
 package wire
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"runtime"
@@ -219,6 +220,37 @@ func TestEncode(t *testing.T) {
 				t.Errorf("encoded\n%s, want\n%s", got, tt.want)
 			}
 		})
+	}
+}
+
+// A large value is a part of its own, where it was; the bytes are those of Encode.
+func TestEncodeParts(t *testing.T) {
+	large := `"` + strings.Repeat("x", largeValue) + `"`
+	for name, tt := range map[string]struct {
+		params string
+		parts  int
+	}{
+		"no params":           {"", 1},
+		"small":               {`,"params":{"a":1}`, 1},
+		"many small ones":     {`,"params":{"n":"` + strings.Repeat("x", largeValue-10) + `","m":"` + strings.Repeat("x", largeValue-10) + `"}`, 1},
+		"large":               {`,"params":{"a":` + large + `}`, 3},
+		"large, between":      {`,"params":{"\"":1,"a":` + large + `,"b":{}}`, 3},
+		"large, one by one":   {`,"params":{"a":` + large + `,"b":` + large + `}`, 5},
+		"large, with another": {`,"params":{"b":2,"a":` + large + `,"c":3,"d":` + large + `,"e":4}`, 5},
+	} {
+		for _, id := range []string{"", `,"id":"i"`} {
+			m, err := DecodeMessage([]byte(`{"jsonrpc":"2.0"` + id + `,"method":"m"` + tt.params + `}`))
+			if err != nil {
+				t.Fatalf("%s: %v", name, err)
+			}
+			parts := m.EncodeParts()
+			if !bytes.Equal(bytes.Join(parts, nil), m.Encode()) || len(parts) != tt.parts {
+				t.Errorf("%s: %d parts, want %d, or not the bytes of Encode", name, len(parts), tt.parts)
+			}
+			if v, _ := m.Params.Get("a"); tt.parts > 1 && &parts[1][0] != &v[0] {
+				t.Errorf("%s: the large value was copied", name)
+			}
+		}
 	}
 }
 

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"net/http"
+	"slices"
 	"strconv"
 	"sync"
 	"time"
@@ -55,20 +56,27 @@ func (w *Response) Result(result json.RawMessage) {
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	head := make([]byte, 0, 40+len(w.id))
-	head = append(append(append(head, `{"jsonrpc":"2.0","id":`...), w.id...), `,"result":`...)
-	w.document(http.StatusOK, head, result, []byte{'}'})
+	w.document(http.StatusOK, ResponseParts(w.id, "result", result)...)
 }
 
-// Raw answers with one complete JSON-RPC response document, which carries the client's id already. Status 0 means 200; on a
-// stream that has begun it is not used.
-func (w *Response) Raw(status int, doc []byte) {
+// ResponseParts makes a response document without copying its member, which is "result" or "error" and may itself come in parts:
+// the document is what it returns, one after another.
+func ResponseParts(id json.RawMessage, member string, value ...[]byte) [][]byte {
+	head := make([]byte, 0, 40+len(id)+len(member))
+	head = append(append(append(head, `{"jsonrpc":"2.0","id":`...), id...), `,"`...)
+	head = append(append(head, member...), `":`...)
+	return slices.Concat([][]byte{head}, value, [][]byte{{'}'}})
+}
+
+// Raw answers with one complete JSON-RPC response document, perhaps in parts, which carries the client's id already. Status 0
+// means 200; on a stream that has begun it is not used.
+func (w *Response) Raw(status int, doc ...[]byte) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if status == 0 {
 		status = http.StatusOK
 	}
-	w.document(status, doc)
+	w.document(status, doc...)
 }
 
 // Fail answers with an error: as JSON with the error's status, or as the last event when the stream has begun.
@@ -134,15 +142,15 @@ func (w *Response) Sent() bool {
 // Header returns the headers of the answer, to be changed before anything is sent; most callers need none.
 func (w *Response) Header() http.Header { return w.w.Header() }
 
-// Event sends one message as an event, flushed at once, and begins the stream on first use. The error is the client's
-// connection's, or says that the answer has ended.
-func (w *Response) Event(doc []byte) error {
+// Event sends one message, perhaps in parts, as an event, flushed at once, and begins the stream on first use. The error is the
+// client's connection's, or says that the answer has ended.
+func (w *Response) Event(doc ...[]byte) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if err := w.begin(); err != nil {
 		return err
 	}
-	if err := w.event(doc); err != nil {
+	if err := w.event(doc...); err != nil {
 		return err
 	}
 	w.timer.Reset(w.keepAlive)
@@ -262,10 +270,10 @@ func (w *Response) end() {
 
 // event writes one event and flushes it.
 func (w *Response) event(parts ...[]byte) error {
-	if n := len(parts); n > 1 || bytes.IndexByte(parts[0], '\n') >= 0 || bytes.IndexByte(parts[0], '\r') >= 0 {
+	if slices.ContainsFunc(parts, breaksLine) {
 		parts = [][]byte{appendEvent(nil, bytes.Join(parts, nil))}
 	} else {
-		parts = [][]byte{[]byte("data: "), parts[0], []byte("\n\n")}
+		parts = slices.Concat([][]byte{[]byte("data: ")}, parts, [][]byte{[]byte("\n\n")})
 	}
 	for _, p := range parts {
 		if err := w.write(p); err != nil {
@@ -274,6 +282,8 @@ func (w *Response) event(parts ...[]byte) error {
 	}
 	return w.flush()
 }
+
+func breaksLine(p []byte) bool { return bytes.IndexByte(p, '\n') >= 0 || bytes.IndexByte(p, '\r') >= 0 }
 
 // write sends p in pieces, each with its own deadline, so that a reader who went away without a word holds nobody for ever.
 func (w *Response) write(p []byte) error {

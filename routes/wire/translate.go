@@ -52,20 +52,35 @@ func RequestFor(r *Request, backendVersion, upstream string) (Object, *Error) {
 	return params, nil
 }
 
-// ResultFor translates a backend's raw result for the client's era, everything else byte for byte. A modern client gets
-// resultType from a legacy backend too, and ttlMs and cacheScope where the schema wants them. What the client's era can't
-// carry (input_required, a task) is an error with reason needs_modern_client or needs_legacy_client; a structuredContent that is
-// no object is left out for a legacy client.
+// ResultFor translates a backend's raw result, which is known to be JSON, for the client's era, everything else byte for byte. A
+// modern client gets resultType from a legacy backend too, and ttlMs and cacheScope where the schema wants them. What the
+// client's era can't carry (input_required, a task) is an error with reason needs_modern_client or needs_legacy_client; a
+// structuredContent that is no object is left out for a legacy client.
 // Source: MCP 2026-07-28, basic/index (ResultType), server/utilities/caching.
 func ResultFor(client Era, backendVersion, method string, result json.RawMessage) (json.RawMessage, *Error) {
+	parts, err := ResultParts(client, backendVersion, method, result)
+	if len(parts) == 1 {
+		return parts[0], err
+	}
+	return bytes.Join(parts, nil), err
+}
+
+// ResultParts is [ResultFor] without a copy: the translated result is what it returns, one after another. Where nothing changes
+// that is the result itself.
+func ResultParts(client Era, backendVersion, method string, result json.RawMessage) ([][]byte, *Error) {
 	backend := EraOf(backendVersion)
 	if client == backend {
-		return result, nil
+		return [][]byte{result}, nil
 	}
-	scan, err := ScanResult(result)
-	if err != nil {
+	sc := scanner{walker: trust(result)}
+	if sc.space(); sc.peek() != '{' {
 		return nil, Internal(ReasonBadResponse, "")
 	}
+	sc.result()
+	if sc.problem != "" {
+		return nil, Internal(ReasonBadResponse, "")
+	}
+	scan := &sc.s.ResultScan
 	if client == Legacy {
 		if scan.ResultType != "" && scan.ResultType != "complete" {
 			return nil, Internal(ReasonNeedsModernClient, "")
@@ -73,7 +88,7 @@ func ResultFor(client Era, backendVersion, method string, result json.RawMessage
 		if method == "tools/call" {
 			result = objectContent(result)
 		}
-		return result, nil
+		return [][]byte{result}, nil
 	}
 	if method == "tools/call" && isObject(scan.Task) && !scan.content {
 		return nil, Internal(ReasonNeedsLegacyClient, "")
@@ -96,7 +111,7 @@ func objectContent(result json.RawMessage) json.RawMessage {
 }
 
 // completeResult adds what a modern result must have and this one lacks.
-func completeResult(result json.RawMessage, method string, resultType bool) (json.RawMessage, *Error) {
+func completeResult(result json.RawMessage, method string, resultType bool) ([][]byte, *Error) {
 	var add []byte
 	if resultType {
 		add = append(add, `,"resultType":"complete"`...)
@@ -113,15 +128,16 @@ func completeResult(result json.RawMessage, method string, resultType bool) (jso
 		}
 	}
 	if len(add) == 0 {
-		return result, nil
+		return [][]byte{result}, nil
 	}
-	body := bytes.TrimRight(result, " \t\r\n")
-	body = body[:len(body)-1] // without the '}'
+	body, ok := bytes.CutSuffix(bytes.TrimRight(result, " \t\r\n"), []byte{'}'})
+	if !ok {
+		return nil, Internal(ReasonBadResponse, "") // it was no JSON
+	}
 	if inner := bytes.TrimRight(body, " \t\r\n"); inner[len(inner)-1] == '{' {
 		add = add[1:] // the object was empty: no comma
 	}
-	out := make([]byte, 0, len(body)+len(add)+1)
-	return append(append(append(out, body...), add...), '}'), nil
+	return [][]byte{body, append(add, '}')}, nil
 }
 
 // cacheable reports whether a method's result is a CacheableResult of the 2026-07-28 schema.

@@ -33,14 +33,15 @@ func (c *call) relay(a *egress.Answer) *wire.Error {
 		case !ofCall(m.Method), c.unwanted(m):
 			continue
 		}
-		if err := c.w.Event(m.Doc); err != nil {
+		if err := c.w.Event(m.Parts()...); err != nil {
 			return c.gone(err)
 		}
 		c.events++
 	}
 }
 
-// answer sends the response: the backend's own bytes, unless the client's era asks for a change.
+// answer sends the response: the backend's own bytes, unless the client's era asks for a change. What may be large is not copied: a
+// document comes in parts.
 func (c *call) answer(a *egress.Answer, m egress.Message) *wire.Error {
 	translate := c.resultDocument
 	if m.Error != nil {
@@ -51,7 +52,7 @@ func (c *call) answer(a *egress.Answer, m egress.Message) *wire.Error {
 		return err
 	}
 	if a.Streaming() {
-		if err := c.w.Event(doc); err != nil {
+		if err := c.w.Event(doc...); err != nil {
 			return c.gone(err)
 		}
 		c.w.Finish()
@@ -61,11 +62,11 @@ func (c *call) answer(a *egress.Answer, m egress.Message) *wire.Error {
 	if c.r.Era == wire.Legacy {
 		status = http.StatusOK // HTTP speaks of the gateway alone
 	}
-	c.w.Raw(status, doc)
+	c.w.Raw(status, doc...)
 	return nil
 }
 
-func (c *call) resultDocument(m egress.Message) ([]byte, *wire.Error) {
+func (c *call) resultDocument(m egress.Message) ([][]byte, *wire.Error) {
 	tool := c.r.Name
 	if c.owner != nil {
 		tool = c.owner.Tool
@@ -75,18 +76,18 @@ func (c *call) resultDocument(m egress.Message) ([]byte, *wire.Error) {
 		return nil, err
 	}
 	c.renewSession()
-	result, err := wire.ResultFor(c.r.Era, c.target.Backend.Protocol, c.r.Method, seen)
+	result, err := wire.ResultParts(c.r.Era, c.target.Backend.Protocol, c.r.Method, seen)
 	if err != nil {
 		c.outcome = err.Reason
 		return nil, err
 	}
-	if same(result, m.Result) {
-		return m.Doc, nil
+	if len(result) == 1 && same(result[0], m.Result) {
+		return m.Parts(), nil
 	}
-	return document(c.r.ID, `"result"`, result), nil
+	return wire.ResponseParts(c.r.ID, "result", result...), nil
 }
 
-func (c *call) errorDocument(m egress.Message) ([]byte, *wire.Error) {
+func (c *call) errorDocument(m egress.Message) ([][]byte, *wire.Error) {
 	var e struct {
 		Code int `json:"code"`
 	}
@@ -104,9 +105,9 @@ func (c *call) errorDocument(m egress.Message) ([]byte, *wire.Error) {
 	c.outcome, c.code, c.reason = outcomeBackendError, e.Code, outcomeBackendError
 	c.w.Note(e.Code, outcomeBackendError)
 	if same(translated, m.Error) {
-		return m.Doc, nil
+		return m.Parts(), nil
 	}
-	return document(c.r.ID, `"error"`, translated), nil
+	return wire.ResponseParts(c.r.ID, "error", translated), nil
 }
 
 var errVersion = errors.New("the backend no longer serves the version that discovery negotiated with it")
@@ -138,14 +139,6 @@ func (c *call) failed(err error) *wire.Error {
 func (c *call) gone(err error) *wire.Error {
 	c.outcome, c.err = outcomeCanceled, err
 	return c.refuse(wire.Internal("", "the client left"), outcomeCanceled) // for the log: nobody reads it
-}
-
-// document makes a response of one member.
-func document(id json.RawMessage, member string, value json.RawMessage) []byte {
-	doc := make([]byte, 0, len(`{"jsonrpc":"2.0","id":,:}`)+len(id)+len(member)+len(value))
-	doc = append(append(doc, `{"jsonrpc":"2.0","id":`...), id...)
-	doc = append(append(append(doc, ','), member...), ':')
-	return append(append(doc, value...), '}')
 }
 
 // same reports whether a translation changed nothing.
