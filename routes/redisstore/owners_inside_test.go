@@ -266,6 +266,29 @@ func TestRawIdsAreNowhereInRedis(t *testing.T) {
 	}
 }
 
+func TestTheViewOfAHostTakesFewRoundTrips(t *testing.T) {
+	s := stageOwners(t, routestest.RedisOptions{})
+	const principals = 300
+	for i := range principals {
+		o := task(fmt.Sprint("principal-", i), "files", routes.TaskMinted)
+		s.mint(t, "x", o)
+	}
+	s.trips.take()
+	view, err := s.HostTasks(t.Context(), host, principals)
+	if err != nil || view.Count != principals || len(view.Principals) != principals || view.More {
+		t.Errorf("HostTasks = %d tasks of %d, more %v, %v", view.Count, len(view.Principals), view.More, err)
+	}
+	for _, p := range view.Principals {
+		if len(p.Tasks) != 1 || p.Tasks[0].Principal != p.Principal {
+			t.Errorf("%s holds %+v", p.Principal, p.Tasks)
+		}
+	}
+	// The principals (and the script, which Redis did not know), how many they hold, which, and the records.
+	if n, want := len(s.trips.take()), 2+2+2+3; n != want {
+		t.Errorf("%d round trips, want %d", n, want)
+	}
+}
+
 // A Redis that is full, or that forgot its scripts, or a key of another kind.
 func TestARedisThatRefusesToWriteIsReadAllTheSame(t *testing.T) {
 	s := stageOwners(t, routestest.RedisOptions{})

@@ -19,8 +19,9 @@ const (
 	// recordsPerRead and setsPerRead are how many one round trip reads at most.
 	recordsPerRead = 128
 	setsPerRead    = 256
-	// principalsPerHost is how many principals the view of a host counts at most.
+	// principalsPerHost is how many principals the view of a host counts at most, tasksPerHost how many tasks it shows.
 	principalsPerHost = 10_000
+	tasksPerHost      = 10_000
 )
 
 // PrincipalTasks returns every live entry that the principal holds in the host itself, the earliest made first. It takes one round trip
@@ -29,11 +30,11 @@ func (o *Owners) PrincipalTasks(ctx context.Context, host routes.HostID, princip
 	if host == "" || principal == "" {
 		return nil, errors.New("principal tasks: host or principal is empty")
 	}
-	sets, err := o.members(ctx, "principal tasks", []string{o.keys.tasks(host, principal)}, []int{routes.MaxTasks})
+	sets, err := o.members(ctx, "principal tasks", []string{o.keys.tasks(host, principal)}, []int{o.maxTasks})
 	if err != nil {
 		return nil, err
 	}
-	entries, err := o.entries(ctx, "principal tasks", principal, sets[0])
+	entries, err := o.entries(ctx, "principal tasks", sets[0].held(principal))
 	if err != nil {
 		return nil, err
 	}
@@ -43,8 +44,8 @@ func (o *Owners) PrincipalTasks(ctx context.Context, host routes.HostID, princip
 	return entries, nil
 }
 
-// HostTasks returns the operator's view of a host: at most limit tasks, and how many each principal holds. It counts 10,000 principals
-// at most, those whose tasks end last.
+// HostTasks returns the operator's view of a host: at most limit tasks (and 10,000), and how many each principal holds. It counts 10,000
+// principals at most, those whose tasks end last.
 func (o *Owners) HostTasks(ctx context.Context, host routes.HostID, limit int) (routes.HostTasks, error) {
 	const op = "host tasks"
 	if host == "" || limit < 1 {
@@ -63,41 +64,46 @@ func (o *Owners) HostTasks(ctx context.Context, host routes.HostID, limit int) (
 	if sets, err = o.members(ctx, op, keys, make([]int, len(keys))); err != nil {
 		return routes.HostTasks{}, err
 	}
-	left := limit
+	left := min(limit, tasksPerHost)
+	some := make([]int, len(keys)) // how many tasks of each are shown
+	for i, set := range sets {
+		some[i] = min(set.count, left)
+		left -= some[i]
+		view.Count += set.count
+		view.More = view.More || some[i] < set.count
+	}
+	shown := len(some)
+	for shown > 0 && some[shown-1] == 0 {
+		shown--
+	}
+	tops, err := o.members(ctx, op, keys[:shown], some[:shown])
+	if err != nil {
+		return routes.HostTasks{}, err
+	}
+	var wanted []held
+	for i := range tops {
+		wanted = append(wanted, tops[i].held(names[i])...)
+	}
+	entries, err := o.entries(ctx, op, wanted)
+	if err != nil {
+		return routes.HostTasks{}, err
+	}
+	of := map[string][]routes.TaskEntry{}
+	for _, e := range entries {
+		e.Session = ""
+		of[e.Principal] = append(of[e.Principal], e)
+	}
 	for i, principal := range names {
 		if sets[i].count == 0 {
 			continue
 		}
-		p := routes.PrincipalTasks{Principal: principal, Count: sets[i].count}
-		view.Count += p.Count
-		shown := min(p.Count, left)
-		view.More = view.More || shown < p.Count
-		left -= shown
-		if p.Tasks, err = o.shown(ctx, op, keys[i], principal, shown); err != nil {
-			return routes.HostTasks{}, err
-		}
-		view.Principals = append(view.Principals, p)
+		tasks := of[principal]
+		slices.SortFunc(tasks, func(a, b routes.TaskEntry) int {
+			return cmp.Or(b.Expires.Compare(a.Expires), strings.Compare(a.Task, b.Task), strings.Compare(string(a.Backend), string(b.Backend)))
+		})
+		view.Principals = append(view.Principals, routes.PrincipalTasks{Principal: principal, Count: sets[i].count, Tasks: tasks})
 	}
 	return view, nil
-}
-
-// shown returns the entries of some tasks of a principal, as an operator may see them.
-func (o *Owners) shown(ctx context.Context, op, key, principal string, some int) ([]routes.TaskEntry, error) {
-	if some == 0 {
-		return nil, nil
-	}
-	sets, err := o.members(ctx, op, []string{key}, []int{some})
-	if err != nil {
-		return nil, err
-	}
-	entries, err := o.entries(ctx, op, principal, sets[0])
-	for i := range entries {
-		entries[i].Session = ""
-	}
-	slices.SortFunc(entries, func(a, b routes.TaskEntry) int {
-		return cmp.Or(b.Expires.Compare(a.Expires), strings.Compare(a.Task, b.Task), strings.Compare(string(a.Backend), string(b.Backend)))
-	})
-	return entries, err
 }
 
 // set is what membersScript returns.
@@ -105,6 +111,20 @@ type set struct {
 	now     time.Time
 	count   int
 	members []string
+}
+
+// held is a task of a principal, as its set has it.
+type held struct {
+	principal, digest string
+	now               time.Time // by Redis, when the set was read
+}
+
+func (s *set) held(principal string) []held {
+	all := make([]held, len(s.members))
+	for i, digest := range s.members {
+		all[i] = held{principal, digest, s.now}
+	}
+	return all
 }
 
 // members reads sets, at most so many members of each.
@@ -139,16 +159,16 @@ func (o *Owners) members(ctx context.Context, op string, keys []string, most []i
 	return sets, nil
 }
 
-// entries reads what a principal itself holds of the tasks of its set. A member without a live entry is one whose record is being
-// written, or was lost.
-func (o *Owners) entries(ctx context.Context, op, principal string, tasks set) ([]routes.TaskEntry, error) {
+// entries reads what principals themselves hold of tasks. A task without a live entry is one whose record is being written, or was
+// lost.
+func (o *Owners) entries(ctx context.Context, op string, wanted []held) ([]routes.TaskEntry, error) {
 	var entries []routes.TaskEntry
-	for digests := range slices.Chunk(tasks.members, recordsPerRead) {
-		cmds := make([]*redis.MapStringStringCmd, len(digests))
+	for some := range slices.Chunk(wanted, recordsPerRead) {
+		cmds := make([]*redis.MapStringStringCmd, len(some))
 		err := o.gate.do(ctx, op, func(ctx context.Context) error {
 			_, err := o.client.Pipelined(ctx, func(p redis.Pipeliner) error {
-				for i, digest := range digests {
-					cmds[i] = p.HGetAll(ctx, o.keys.task(digest))
+				for i, h := range some {
+					cmds[i] = p.HGetAll(ctx, o.keys.task(h.digest))
 				}
 				return nil
 			})
@@ -157,16 +177,16 @@ func (o *Owners) entries(ctx context.Context, op, principal string, tasks set) (
 		if err != nil {
 			return nil, err
 		}
-		for i, digest := range digests {
+		for i, h := range some {
 			var own []string
 			for field, value := range cmds[i].Val() {
-				if strings.HasPrefix(field, principal+"/") {
+				if strings.HasPrefix(field, h.principal+"/") {
 					own = append(own, field, value)
 				}
 			}
-			for _, owner := range o.recordOf(digest, own) {
-				if owner.Expires.After(tasks.now) {
-					entries = append(entries, routes.TaskEntry{Task: digest, TaskOwner: owner})
+			for _, owner := range o.recordOf(h.digest, own) {
+				if owner.Expires.After(h.now) {
+					entries = append(entries, routes.TaskEntry{Task: h.digest, TaskOwner: owner})
 				}
 			}
 		}
