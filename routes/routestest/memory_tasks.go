@@ -83,13 +83,15 @@ func (m *Memory) putTask(ctx context.Context, op string, host routes.HostID, id 
 	record := m.data.liveTask(host, digest, now)
 	old, stands := record[field]
 	if !stands {
-		if refused(record, o) {
-			return taskRecord(record), nil
-		}
 		holds := slices.ContainsFunc(taskRecord(record), func(other routes.TaskOwner) bool { return other.Principal == o.Principal })
-		most := cmp.Or(m.most.Tasks, routes.MaxTasks)
-		if !holds && len(m.data.tasksOf(host, o.Principal, now)) >= most || len(record) >= cmp.Or(m.most.Entries, routes.MaxTaskOwners) {
-			return nil, fmt.Errorf("%s: %w", op, routes.ErrTooManyTasks)
+		full := fmt.Errorf("%s: %w", op, routes.ErrTooManyTasks)
+		switch {
+		case !holds && len(m.data.tasksOf(host, o.Principal, now)) >= cmp.Or(m.most.Tasks, routes.MaxTasks):
+			return nil, full // before anything else: Redis makes room before it looks at the record
+		case refused(record, o):
+			return taskRecord(record), nil
+		case len(record) >= cmp.Or(m.most.Entries, routes.MaxTaskOwners):
+			return nil, full
 		}
 	} else {
 		o = mergeTask(old, o)
