@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"go.uber.org/zap"
+
+	"github.com/weir-mcp/weir/routes/wire"
 )
 
 // Bounds of every server. MaxHeaderBytes is far above the limits on MCP headers, so that their refusal is Weir's own.
@@ -37,14 +39,15 @@ func ListenReporting(addr string, t ListenTLS, report func(error)) (net.Listener
 	if err != nil {
 		return nil, err
 	}
+	patient := wire.PatientListener(ln)
 	if cfg != nil {
-		return tlsListener{tls.NewListener(ln, cfg), ln}, nil
+		return listener{tls.NewListener(patient, cfg), ln}, nil
 	}
-	return ln, nil
+	return listener{patient, ln}, nil
 }
 
-// tlsListener is a TLS listener that stopListening can look under.
-type tlsListener struct {
+// listener is one that stopListening can look under.
+type listener struct {
 	net.Listener
 	under net.Listener
 }
@@ -87,6 +90,7 @@ func NewServer(h http.Handler, log *zap.Logger) *http.Server {
 	return &http.Server{
 		Handler:           h,
 		Protocols:         protocols,
+		ConnContext:       wire.ConnContext,
 		ReadHeaderTimeout: readHeaderTimeout,
 		IdleTimeout:       idleTimeout,
 		MaxHeaderBytes:    maxHeaderBytes,

@@ -62,7 +62,7 @@ func ServeLingering(ctx context.Context, srv *http.Server, ln net.Listener, drai
 // established and nobody has accepted yet, and their peers have sent a request by then, as a rule.
 func stopListening(ln net.Listener) error {
 	under := ln
-	if t, ok := ln.(tlsListener); ok {
+	if t, ok := ln.(listener); ok {
 		under = t.under
 	}
 	if tcp, ok := under.(*net.TCPListener); ok {

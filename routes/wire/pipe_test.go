@@ -32,7 +32,7 @@ func servePipes(t *testing.T, o Options, http2 bool) *pipeServer {
 	if err != nil {
 		t.Fatal(err)
 	}
-	p := &pipeServer{server: &http.Server{Handler: e}, conns: make(chan net.Conn), closed: make(chan struct{})}
+	p := &pipeServer{server: &http.Server{Handler: e, ConnContext: ConnContext}, conns: make(chan net.Conn), closed: make(chan struct{})}
 	if http2 {
 		p.server.Protocols = new(http.Protocols)
 		p.server.Protocols.SetUnencryptedHTTP2(true)
@@ -40,7 +40,7 @@ func servePipes(t *testing.T, o Options, http2 bool) *pipeServer {
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		if err := p.server.Serve(p); !errors.Is(err, http.ErrServerClosed) {
+		if err := p.server.Serve(PatientListener(p)); !errors.Is(err, http.ErrServerClosed) {
 			t.Errorf("serve: %v", err)
 		}
 	}()

@@ -285,10 +285,15 @@ func (w *Response) event(parts ...[]byte) error {
 
 func breaksLine(p []byte) bool { return bytes.IndexByte(p, '\n') >= 0 || bytes.IndexByte(p, '\r') >= 0 }
 
-// write sends p in pieces, each with its own deadline, so that a reader who went away without a word holds nobody for ever.
+// write sends p in pieces, each with its own deadline, so that a reader who went away without a word holds nobody for ever; or at
+// once, where the connection sees to that.
 func (w *Response) write(p []byte) error {
+	piece := writePiece
+	if len(p) > piece && patient(w.x.r) {
+		piece = len(p)
+	}
 	for len(p) > 0 && w.err == nil {
-		n := min(len(p), writePiece)
+		n := min(len(p), piece)
 		if len(p) > writePiece {
 			w.setDeadline()
 		}

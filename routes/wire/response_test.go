@@ -106,6 +106,33 @@ func TestCommentsKeepAQuietStreamAlive(t *testing.T) {
 	})
 }
 
+// A large answer is given up as soon as less than a piece of it could be written in the time for one.
+func TestAReaderThatIsTooSlowIsGivenUp(t *testing.T) {
+	bothProtocols(t, func(t *testing.T, http2 bool) {
+		gone := make(chan struct{})
+		p := servePipes(t, Options{WriteTimeout: 30 * time.Second, Dispatch: func(w *Response, r *Request) {
+			w.Result([]byte(`"` + strings.Repeat("x", 8<<20) + `"`))
+			if w.Sent() {
+				t.Error("the answer counts as sent")
+			}
+			close(gone)
+		}}, http2)
+		start := time.Now()
+		resp, err := p.client(t, http2).Do(legacyCall(t.Context(), "http://weir.test/mcp", "a"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer resp.Body.Close()
+		for buf := make([]byte, 1<<10); err == nil; time.Sleep(time.Second) { // 30 KiB in 30 s
+			_, err = io.ReadFull(resp.Body, buf)
+		}
+		<-gone
+		if took := time.Since(start); took < 30*time.Second || errors.Is(err, io.EOF) {
+			t.Errorf("given up after %v: %v", took, err)
+		}
+	})
+}
+
 func TestAReaderThatStopsIsGivenUp(t *testing.T) {
 	bothProtocols(t, func(t *testing.T, http2 bool) {
 		gone := make(chan error, 1)
