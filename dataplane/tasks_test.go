@@ -2,19 +2,24 @@ package dataplane
 
 import (
 	"encoding/json"
+	"encoding/pem"
 	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
 	"testing"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
 	"go.uber.org/zap"
 	"go.uber.org/zap/zaptest/observer"
 
+	"github.com/weir-mcp/weir/dataplane/internal/config"
 	"github.com/weir-mcp/weir/routes"
 	"github.com/weir-mcp/weir/routes/access"
 	"github.com/weir-mcp/weir/routes/redisstore"
@@ -173,6 +178,54 @@ func TestADrainWritesWhatIsHeld(t *testing.T) {
 		record, err := owners.TaskRecord(t.Context(), "acme", "task-1", "nobody")
 		return err == nil && len(record) == 1
 	})
+}
+
+// The control plane is asked over TLS by control_plane.tls, or in the same process.
+func TestWaysToTheControlPlane(t *testing.T) {
+	answer := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path != "/internal/v1/tasks/locate" || r.Header.Get("Authorization") != "Bearer "+hmac {
+			t.Errorf("%s, %v", r.URL.Path, r.Header)
+		}
+		io.WriteString(w, `{"outcome":"miss","cause":"unknown"}`)
+	})
+	secure := httptest.NewTLSServer(answer)
+	t.Cleanup(func() {
+		secure.CloseClientConnections()
+		secure.Close()
+	})
+	ca := filepath.Join(t.TempDir(), "ca.pem")
+	if err := os.WriteFile(ca, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: secure.Certificate().Raw}), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for name, tt := range map[string]struct {
+		plane    config.ControlPlane
+		internal http.Handler
+		fails    bool
+	}{
+		"TLS, its authority known": {config.ControlPlane{AdminURL: secure.URL, Token: hmac, TLS: routes.TLS{CAFile: ca}}, nil, false},
+		"TLS, its authority not":   {config.ControlPlane{AdminURL: secure.URL, Token: hmac}, nil, true},
+		"in the same process":      {config.ControlPlane{Token: hmac}, answer, false},
+		"none":                     {config.ControlPlane{}, nil, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			cfg := DefaultConfig()
+			cfg.Redis = redisstore.Config{URL: "redis://127.0.0.1:1"}
+			cfg.NoAuth, cfg.ControlPlane = true, tt.plane
+			s, err := New(cfg, Options{NoListeners: true, Internal: tt.internal})
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer s.close()
+			locator, err := s.newTasks(redisstore.Options{Client: s.redis}, prometheus.NewRegistry())
+			if err != nil {
+				t.Fatal(err)
+			}
+			a, err := locator.Locate(t.Context(), &routes.LocateRequest{Host: "acme", TaskID: "t", Era: routes.LocateModern})
+			if (err != nil) != tt.fails || err == nil && a.Outcome != routes.LocateMiss {
+				t.Errorf("%+v, %v", a, err)
+			}
+		})
+	}
 }
 
 func TestWhatTheConfigLacksIsToldAtTheStart(t *testing.T) {

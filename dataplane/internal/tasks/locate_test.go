@@ -80,10 +80,12 @@ func TestLocate(t *testing.T) {
 
 func TestAnswersThatAreNone(t *testing.T) {
 	for name, answer := range map[string]http.HandlerFunc{
-		"401":               func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(401) },
-		"404":               func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(404) },
-		"503":               func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(503) },
-		"a redirect":        func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, "/elsewhere", http.StatusTemporaryRedirect) },
+		"401": func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(401) },
+		"404": func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(404) },
+		"503": func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(503) },
+		"a redirect": func(w http.ResponseWriter, r *http.Request) {
+			http.Redirect(w, r, "/elsewhere", http.StatusTemporaryRedirect)
+		},
 		"no JSON":           func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, "hello") },
 		"an unknown member": func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, `{"outcome":"miss","more":1}`) },
 		"no outcome":        func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, `{}`) },
