@@ -2,6 +2,7 @@ package standalone
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"time"
@@ -79,6 +80,8 @@ func loadConfigs(ctx context.Context, path string, s setting, warn func(string))
 	if err := out.addBackends(s); err != nil {
 		return nil, err
 	}
+	token := rand.Text() + rand.Text() // of the internal API, which has no listener: nobody else needs to know it
+	out.control.Internal.Value, out.data.ControlPlane.Token = token, token
 	out.control.NoAuth, out.data.NoAuth = s.noAuth, s.noAuth
 	out.data.NoAuthHost = controlplane.AnonymousHost(control) // or a caller would list one host and call another
 	if len(control.VirtualHosts) == 0 {

@@ -104,7 +104,7 @@ func serve(st *stages, ln net.Listener, o *Options, s setting, keys *signer, log
 		return &process.ConfigError{Err: err}
 	}
 	data, err := dataplane.New(cfg.data, dataplane.Options{
-		Log: log.Named("dataplane"), Registry: reg, NoListeners: true, Delegate: control.Handler(),
+		Log: log.Named("dataplane"), Registry: reg, NoListeners: true, Delegate: control.Handler(), Internal: control.AdminHandler(),
 	})
 	if err != nil {
 		return &process.ConfigError{Err: err}
