@@ -137,7 +137,7 @@ func TestTLSChecksBothSides(t *testing.T) {
 		"a file that is missing": {redisstore.Config{Addrs: []string{m.Addr()}, TLS: routes.TLS{CAFile: "/nonexistent"}}, "redis.tls.ca_file"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			r := newBoundedReader(t, open(t, tt.config))
+			r := newReader(t, open(t, tt.config)) // the bounds are not the subject
 			_, err := r.Meta(t.Context())
 			if tt.err == "" && err != nil || tt.err != "" && (err == nil || !strings.Contains(err.Error(), tt.err)) {
 				t.Errorf("Meta: %v, want %q", err, tt.err)
