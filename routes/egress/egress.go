@@ -143,6 +143,8 @@ type Message struct {
 	// Result and Error are exact bytes.
 	Result json.RawMessage
 	Error  json.RawMessage
+	// Top is what stands at the top of Result, where there is one.
+	Top wire.ResultScan
 	// Status is that of a Final message from a JSON answer: 200, 400 or 404. It is 0 on a stream.
 	Status int
 

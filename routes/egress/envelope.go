@@ -36,7 +36,7 @@ func upstreamID(id json.RawMessage) json.RawMessage {
 // responseOf makes the final message of a backend's response. The document is the backend's, byte for byte, unless it wrote our id
 // in another way: then the client's own text is to stand in it.
 func responseOf(doc []byte, s *wire.Scan, id json.RawMessage) Message {
-	m := Message{Final: true, Result: s.Result, Error: s.Error, id: id}
+	m := Message{Final: true, Result: s.Result, Error: s.Error, Top: s.ResultScan, id: id}
 	if bytes.Equal(s.ID, id) {
 		m.Doc = doc
 	}

@@ -304,17 +304,22 @@ func (a *legacyAnswer) whole(resp *http.Response) (Message, error) {
 	if err := answers(&s, err, strconv.AppendInt(nil, a.x.number, 10)); err != nil {
 		return Message{}, a.x.bad(err)
 	}
-	return a.message(s.Result, s.Error, http.StatusOK), nil
+	m := a.message(s.Result, s.Error, http.StatusOK)
+	m.Top = s.ResultScan
+	return m, nil
 }
 
 // response turns the SDK's view of a stream's response into a message with the client's id.
 func (a *legacyAnswer) response(m *jsonrpc.Response) (Message, error) {
 	a.finished.Store(true)
 	if m.Error == nil {
-		if len(m.Result) == 0 || m.Result[0] != '{' {
-			return Message{}, a.x.bad(errors.New("the answer's result is no object"))
+		top, err := wire.ScanResult(m.Result)
+		if err != nil {
+			return Message{}, a.x.bad(err)
 		}
-		return a.message(m.Result, nil, 0), nil
+		out := a.message(m.Result, nil, 0)
+		out.Top = top
+		return out, nil
 	}
 	we, ok := errors.AsType[*jsonrpc.Error](m.Error)
 	if !ok { // the SDK's own text: the stream ended

@@ -71,7 +71,7 @@ func (c *call) resultDocument(m egress.Message) ([][]byte, *wire.Error) {
 	if c.owner != nil {
 		tool = c.owner.Tool
 	}
-	seen, err := c.inspect(resultKind(c.r.Method), tool, m.Result)
+	seen, err := c.inspect(resultKind(c.r.Method), tool, m.Result, &m.Top)
 	if err != nil {
 		return nil, err
 	}

@@ -47,11 +47,12 @@ func resultKind(method string) resultOf {
 }
 
 // inspect sees every result of a tool before its client does, whichever way it comes, and returns it as the client may see it. tool is
-// the downstream name, empty where it is not known. A task is recorded here, and what a backend says of one that is recorded is noted.
-func (c *call) inspect(kind resultOf, tool string, result json.RawMessage) (json.RawMessage, *wire.Error) {
+// the downstream name, empty where it is not known; top is what stands at the result's top. A task is recorded here, and what a backend
+// says of one that is recorded is noted.
+func (c *call) inspect(kind resultOf, tool string, result json.RawMessage, top *wire.ResultScan) (json.RawMessage, *wire.Error) {
 	switch kind {
 	case ofToolCall:
-		if mayBeTask(result) {
+		if mayBeTask(top) {
 			return result, c.mint(tool, result)
 		}
 	case ofTaskState:
@@ -61,8 +62,8 @@ func (c *call) inspect(kind resultOf, tool string, result json.RawMessage) (json
 }
 
 // mayBeTask reports whether a result is worth a closer look, whatever the backend declared: the word may be written with escapes.
-func mayBeTask(result json.RawMessage) bool {
-	return bytes.Contains(result, []byte("task")) || bytes.IndexByte(result, '\\') >= 0
+func mayBeTask(top *wire.ResultScan) bool {
+	return top.ResultType == "task" || top.Task != nil || bytes.Contains(top.Meta, []byte("task")) || bytes.IndexByte(top.Meta, '\\') >= 0
 }
 
 // mint records the task that a call's result tells of, so that whoever reads the answer can follow it; without a record the task is not
