@@ -66,13 +66,13 @@ func TestForeignAndUnknownIDsTakeAlike(t *testing.T) {
 		says  func(r *rand.Rand) func(context.Context, string) reply
 		extra func(b *bench, i int) // before each question
 	}{
-		"one after the other, so that samples stand in": {
+		"one after the other": {
 			pause: 100 * time.Millisecond,
 			says: func(r *rand.Rand) func(context.Context, string) reply {
 				return func(context.Context, string) reply { time.Sleep(slow(r)); return reply{} }
 			},
 		},
-		"seldom, so that decoys stand in": {
+		"seldom": {
 			pause: 10 * time.Second,
 			says: func(r *rand.Rand) func(context.Context, string) reply {
 				return func(context.Context, string) reply { time.Sleep(slow(r)); return reply{} }

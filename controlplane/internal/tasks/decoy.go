@@ -1,12 +1,9 @@
 package tasks
 
-import (
-	"crypto/rand"
-	"hash/maphash"
-)
+import "crypto/rand"
 
 // The classes of letters that a decoy keeps: a backend may look at an id's form before it looks for the task, and refuse a wrong one
-// sooner.
+// sooner than it finds that there is none.
 var classes = [...]string{"0123456789", "abcdef", "ghijklmnopqrstuvwxyz", "ABCDEF", "GHIJKLMNOPQRSTUVWXYZ"}
 
 func classOf(c byte) int {
@@ -25,7 +22,7 @@ func classOf(c byte) int {
 	return -1
 }
 
-// decoyOf returns another id of the same length and form, at random: each letter and digit is replaced by one of its class, anything
+// decoyOf makes what a backend is asked for in place of an id that it holds for somebody else: another id of the same length and form, at random: each letter and digit is replaced by one of its class, anything
 // else stays. An id without any becomes one of letters.
 func decoyOf(id string) string {
 	for {
@@ -51,21 +48,3 @@ func decoyOf(id string) string {
 
 // pick is not quite even, which does not matter here.
 func pick(from string, at byte) byte { return from[int(at)%len(from)] }
-
-// shape stands for an id's form: its length, which classes of letters it has, and whatever else stands where. Decoys of an id have its
-// shape, and so have other ids from the same source.
-type shape uint64
-
-func (p *peers) shapeOf(id string) shape {
-	form := make([]byte, len(id)+1)
-	for i := range len(id) {
-		class := classOf(id[i])
-		if class < 0 {
-			form[i+1] = id[i]
-			continue
-		}
-		form[0] |= 1 << class
-		form[i+1] = 'x'
-	}
-	return shape(maphash.Bytes(p.seed, form))
-}

@@ -54,7 +54,7 @@ type Locator struct {
 	m       *metrics
 	budget  *budget
 	misses  *misses
-	peers   *peers
+	places  places
 	flights flights
 }
 
@@ -65,7 +65,7 @@ func New(o Options) (*Locator, error) {
 	}
 	l := &Locator{
 		owners: o.Owners, log: cmp.Or(o.Log, zap.NewNop()), audit: cmp.Or(o.Audit, zap.NewNop()),
-		budget: newBudget(), misses: newMisses(), peers: newPeers(),
+		budget: newBudget(), misses: newMisses(),
 	}
 	p := &prober{backends: o.Backends, info: clientInfo(o.Version), log: l.log}
 	l.ask = p.ask

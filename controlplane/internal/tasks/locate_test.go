@@ -287,7 +287,7 @@ func TestOneHungBackendCostsItsDeadlineAndNoMore(t *testing.T) {
 			inBubble(t, func(t *testing.T, b *bench) {
 				b.says["a"] = func(ctx context.Context, _ string) reply { <-ctx.Done(); return reply{verdict: failed} }
 				tt.given(b)
-				for range 2 { // the second time there is a sample
+				for range 2 {
 					began := time.Now()
 					want(t, b.find("me", "t1"), tt.kind, tt.detail)
 					if took := time.Since(began); took != tt.took && tt.kind != owner {

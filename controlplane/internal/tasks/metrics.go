@@ -23,7 +23,7 @@ func newMetrics(reg prometheus.Registerer, l *Locator) (*metrics, error) {
 		}, []string{"outcome"}),
 		probes: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "weir_task_probes_total",
-			Help: "Backends that such a look had to ask, by the answer, or by what stood in for the question.",
+			Help: "Backends that such a look asked, by the answer; decoy: for an id that nobody has.",
 		}, []string{"backend", "outcome"}),
 	}
 	if reg == nil {

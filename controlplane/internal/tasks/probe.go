@@ -52,20 +52,24 @@ func asked(b *routes.Backend, era wire.Era) bool {
 }
 
 // probe asks the host's backends, at once, and waits for all of them: how long it takes must not tell what was found. Those that hold the
-// id for somebody else are not asked for it; what stands in takes as long. failed: some backend could not say.
+// id for somebody else are asked for a decoy. failing: some backend could not say.
 func (l *Locator) probe(ctx context.Context, q *Query, held []routes.BackendID) (found []finding, failing bool) {
 	var (
 		wg sync.WaitGroup
 		mu sync.Mutex // guards the results
 	)
-	form := l.peers.shapeOf(q.TaskID)
+	decoy := decoyOf(q.TaskID) // also where nobody gets it: it takes its time
 	for _, id := range slices.Sorted(maps.Keys(q.Host.Backends)) {
 		b := q.Host.Backends[id]
 		if !asked(&b, q.Era) {
 			continue
 		}
+		task := q.TaskID
+		if slices.Contains(held, id) {
+			task = decoy
+		}
 		wg.Go(func() {
-			r := l.one(ctx, id, &b, q.TaskID, form, slices.Contains(held, id))
+			r := l.one(ctx, id, &b, task, task == decoy)
 			mu.Lock()
 			defer mu.Unlock()
 			switch r.verdict {
@@ -80,54 +84,30 @@ func (l *Locator) probe(ctx context.Context, q *Query, held []routes.BackendID) 
 	return found, failing
 }
 
-// one asks one backend, or stands in for it.
-func (l *Locator) one(ctx context.Context, id routes.BackendID, b *routes.Backend, taskID string, form shape, held bool) reply {
-	if !l.peers.enter(id) {
+// one asks one backend. A decoy that is a task by chance is nobody's business.
+func (l *Locator) one(ctx context.Context, id routes.BackendID, b *routes.Backend, task string, decoy bool) reply {
+	if !l.places.enter(id) {
 		l.m.probed(id, "full")
 		return reply{verdict: failed}
 	}
-	defer l.peers.leave(id)
+	defer l.places.leave(id)
 	ctx, cancel := context.WithTimeout(ctx, probeTimeout)
 	defer cancel()
-	if held {
-		return l.standIn(ctx, id, b, taskID, form)
-	}
-	began := time.Now()
-	r := l.ask(ctx, id, b, taskID)
-	l.m.probed(id, [...]string{unknown: "unknown", known: "known", failed: "failed"}[r.verdict])
-	if r.verdict != known {
-		l.peers.add(id, sample{form, time.Now(), time.Since(began), r.verdict == failed})
+	r := l.ask(ctx, id, b, task)
+	switch {
+	case decoy:
+		l.m.probed(id, "decoy")
+		if r.verdict == known {
+			r = reply{verdict: unknown}
+		}
+	case r.verdict == known:
+		l.m.probed(id, "known")
+	case r.verdict == failed:
+		l.m.probed(id, "failed")
+	default:
+		l.m.probed(id, "unknown")
 	}
 	return r
-}
-
-// standIn takes as long as the backend lately took for an id that it did not know, and fails as it failed. Without a sample it asks for an
-// id that nobody has.
-func (l *Locator) standIn(ctx context.Context, id routes.BackendID, b *routes.Backend, taskID string, form shape) reply {
-	s, ok := l.peers.draw(id, form)
-	if !ok {
-		l.m.probed(id, "decoy")
-		began := time.Now()
-		r := l.ask(ctx, id, b, decoyOf(taskID))
-		if r.verdict == known {
-			return reply{} // by chance it is a task: nobody's business
-		}
-		l.peers.add(id, sample{form, time.Now(), time.Since(began), r.verdict == failed})
-		return r
-	}
-	l.m.probed(id, "sampled")
-	began, wait := time.Now(), s.took-l.peers.lateness()
-	t := time.NewTimer(wait)
-	defer t.Stop()
-	select {
-	case <-t.C:
-		l.peers.woken(time.Since(began) - max(wait, 0))
-	case <-ctx.Done():
-	}
-	if s.failed {
-		return reply{verdict: failed}
-	}
-	return reply{}
 }
 
 // prober asks backends for tasks, with the plane's own credentials and never with a caller's, past the circuit breaker.
