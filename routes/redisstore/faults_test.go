@@ -394,3 +394,47 @@ func TestWhatRedisRefusesIsUnavailableAndNothingSecretIsShown(t *testing.T) {
 		t.Errorf("Host: %v, want ErrUnavailable, WRONGTYPE", err)
 	}
 }
+
+// Redis finds an Acquire that was given up long ago among what it was sent, and does it: the owner does not take that lease for
+// somebody else's.
+func TestAnAcquireThatWasGivenUpIsNobodyElses(t *testing.T) {
+	server := routestest.StartRedis(t, routestest.RedisOptions{})
+	client := open(t, redisstore.Config{URL: server.URL()})
+	w, r := newWriter(t, client), newReader(t, client)
+	l, err := w.Acquire(t.Context(), "one", leaseTTL, 0) // connections are open, and Redis knows the script
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := w.Release(t.Context(), l); err != nil {
+		t.Fatal(err)
+	}
+	server.Pause()
+	ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
+	defer cancel()
+	if _, err := w.Acquire(ctx, "one", time.Hour, 0); err == nil {
+		t.Fatal("a Redis that stands still gave a lease")
+	}
+	server.Resume()
+	eventually(t, "the lease is taken", func() error {
+		if owner, _, err := r.Leader(t.Context()); owner != "one" || err != nil {
+			return fmt.Errorf("leader %q, %v", owner, err)
+		}
+		return nil
+	})
+	if _, err := newWriter(t, client).Acquire(t.Context(), "one", leaseTTL, 0); !errors.Is(err, routes.ErrNotLeader) {
+		t.Errorf("another one of the same name: %v, want ErrNotLeader", err)
+	}
+	l, err = w.Acquire(t.Context(), "one", leaseTTL, 0)
+	if err != nil {
+		t.Fatalf("the owner: %v", err)
+	}
+	if _, epoch, err := r.Leader(t.Context()); err != nil || epoch != l.Epoch {
+		t.Errorf("epoch %d, %v; want that of %+v", epoch, err, l)
+	}
+	if err := w.Renew(t.Context(), l, leaseTTL); err != nil {
+		t.Errorf("Renew: %v", err)
+	}
+	if _, err := w.Acquire(t.Context(), "one", leaseTTL, 0); !errors.Is(err, routes.ErrNotLeader) {
+		t.Errorf("once more: %v, want ErrNotLeader", err)
+	}
+}

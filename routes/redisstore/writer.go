@@ -1,6 +1,7 @@
 package redisstore
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"encoding/hex"
@@ -20,9 +21,14 @@ import (
 type Writer struct {
 	store
 
-	mu   sync.Mutex // guards told
-	told told
+	mu      sync.Mutex // guards what follows
+	told    told
+	pending attempt
 }
+
+// attempt is an Acquire of which it is not known whether it has been done, or will be: Redis may yet find it among what it was sent.
+// The next one of the same owner repeats it, so that its lease is not taken for somebody else's until it runs out.
+type attempt struct{ owner, token string }
 
 // told is the highest state that Redis ever told this writer of; less than that later on means lost writes.
 type told struct {
@@ -56,10 +62,16 @@ func (w *Writer) Acquire(ctx context.Context, owner string, ttl time.Duration, c
 		return routes.Lease{}, fmt.Errorf("acquire: config version %d is negative", configVersion)
 	}
 	told := w.last()
-	reply, err := w.run(ctx, "acquire", acquireScript, w.guardKeys(), owner, randomID(), ms, configVersion, randomID(),
+	again := w.repeat(owner)
+	token := cmp.Or(again.token, randomID())
+	reply, err := w.run(ctx, "acquire", acquireScript, w.guardKeys(), owner, token, ms, configVersion, randomID(),
 		told.incarnation, told.epoch, told.sequence)
 	if err != nil {
+		w.keep(attempt{owner, token})
 		return routes.Lease{}, err
+	}
+	if reply[0] != replyOK {
+		w.keep(again) // it may still come
 	}
 	switch {
 	case reply[0] == replyHeld && len(reply) == 2:
@@ -130,6 +142,26 @@ func (w *Writer) written(op string, l routes.Lease, reply []string, err error) e
 	}
 	w.learn(l, sequence)
 	return nil
+}
+
+// repeat takes the attempt of an owner that is pending; its token is empty where there is none.
+func (w *Writer) repeat(owner string) attempt {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.pending.owner != owner {
+		return attempt{}
+	}
+	a := w.pending
+	w.pending = attempt{}
+	return a
+}
+
+func (w *Writer) keep(a attempt) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if a.token != "" {
+		w.pending = a
+	}
 }
 
 func (w *Writer) last() told {

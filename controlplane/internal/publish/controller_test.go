@@ -3,6 +3,7 @@ package publish
 import (
 	"context"
 	"errors"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -321,6 +322,46 @@ func TestAFencedLeaderStepsDownAtOnceAndCampaignsAgain(t *testing.T) {
 		}
 		if _, ok := tools(t, f, "acme")["new"]; !ok {
 			t.Error("the change was lost with the lease")
+		}
+	})
+}
+
+// deaf is a store whose answers are lost: what it is asked is done all the same, but for Release.
+type deaf struct {
+	*routestest.Memory
+	lost atomic.Bool
+}
+
+func (d *deaf) Renew(ctx context.Context, l routes.Lease, ttl time.Duration) error {
+	err := d.Memory.Renew(ctx, l, ttl)
+	if d.lost.Load() {
+		return routes.ErrUnavailable
+	}
+	return err
+}
+
+func (d *deaf) Release(ctx context.Context, l routes.Lease) error {
+	if d.lost.Load() {
+		return routes.ErrUnavailable
+	}
+	return d.Memory.Release(ctx, l)
+}
+
+// A leader that gave up while its renewals came through would wait for its own lease to run out.
+func TestALeaseThatCouldNotBeGivenBackIsGivenBackLater(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := &deaf{Memory: routestest.NewMemory()}
+		r := start(t, d, "one", parse(t, 0, "a", "acme: a"), newSource().learn("a", "ping").settled())
+		after(time.Second)
+		epoch := r.State().Epoch
+		d.lost.Store(true)
+		for r.State().Leading {
+			after(100 * time.Millisecond)
+		}
+		d.lost.Store(false)
+		after(2 * time.Second)
+		if s := r.State(); !s.Leading || s.Epoch <= epoch {
+			t.Errorf("2 s after the answers came again: %+v, want another term after epoch %d", s, epoch)
 		}
 	})
 }

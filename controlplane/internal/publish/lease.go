@@ -25,13 +25,17 @@ type term struct {
 
 // campaign tries to lead until ctx ends.
 func (c *Controller) campaign(ctx context.Context) error {
-	said := "" // why the lease is not ours, as logged last: said once, not at each try
+	said := ""             // why the lease is not ours, as logged last: said once, not at each try
+	var owed *routes.Lease // that could not be given back: a renewal that was given up may have come through
 	for {
+		if owed != nil && c.giveBack(ctx, *owed) == nil {
+			owed = nil
+		}
 		lease, err := c.o.Leases.Acquire(ctx, c.o.Owner, c.o.LeaseTTL, c.config.Load().ConfigVersion)
 		if err == nil {
 			said = ""
 			c.refused.Store(nil)
-			c.lead(ctx, lease)
+			owed = c.lead(ctx, lease)
 			// Lost data and a lost lease look alike; who lost it waits a moment, so that replicas don't race in step.
 			err = pause(ctx, jitter(c.o.Campaign/4))
 		} else {
@@ -53,8 +57,8 @@ func (c *Controller) campaign(ctx context.Context) error {
 	}
 }
 
-// lead holds the lease until it is lost or ctx ends.
-func (c *Controller) lead(ctx context.Context, lease routes.Lease) {
+// lead holds the lease until it is lost or ctx ends. It returns the lease where it may still stand.
+func (c *Controller) lead(ctx context.Context, lease routes.Lease) (owed *routes.Lease) {
 	log := c.log.With(zap.String("incarnation", lease.Incarnation), zap.Uint64("epoch", lease.Epoch))
 	termCtx, end := context.WithCancelCause(ctx)
 	defer end(nil)
@@ -73,13 +77,23 @@ func (c *Controller) lead(ctx context.Context, lease routes.Lease) {
 		log.Warn("not leading any more", zap.Error(cause))
 	}
 	if errors.Is(cause, routes.ErrFenced) {
-		return // not ours to give back
+		return nil // not ours to give back
 	}
+	if err := c.giveBack(ctx, lease); err != nil {
+		log.Warn("lease not given back; it runs out", zap.Error(err))
+		return &lease
+	}
+	return nil
+}
+
+// giveBack releases a lease. That somebody else holds it by now is no error.
+func (c *Controller) giveBack(ctx context.Context, lease routes.Lease) error {
 	bounded, cancel := context.WithTimeout(context.WithoutCancel(ctx), 2*time.Second)
 	defer cancel()
 	if err := c.o.Leases.Release(bounded, lease); err != nil && !errors.Is(err, routes.ErrFenced) {
-		log.Warn("lease not given back; it runs out", zap.Error(err))
+		return err
 	}
+	return nil
 }
 
 // renew keeps the lease alive and returns when the term is over.
