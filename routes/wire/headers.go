@@ -108,7 +108,7 @@ func checkStandardHeaders(h http.Header, m *Message, name string) *Error {
 			return headerMismatch("the Mcp-Method header does not match the body's method")
 		}
 	}
-	if nameField(m.Method) == "" {
+	if nameField(m.Method) == "" || m.Method == "tasks/result" { // modern MCP has no tasks/result, which must be heard: -32601
 		return nil
 	}
 	names := h[headerName]
