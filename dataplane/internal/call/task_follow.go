@@ -114,7 +114,7 @@ func (c *call) causeOf(record routes.TaskRecord) string {
 		_, there := c.r.Index.Host().Backends[o.Backend]
 		switch {
 		case mine && !there:
-			return causeRemoved
+			return routes.CauseRemoved
 		case mine && !access.MayFollow(c.r.Identity, c.r.Index.Host(), o):
 			return routes.CauseScope
 		default:
@@ -123,9 +123,6 @@ func (c *call) causeOf(record routes.TaskRecord) string {
 	}
 	return cause
 }
-
-// causeRemoved: the task's backend is no longer in the host.
-const causeRemoved = "backend_removed"
 
 // miss is the one answer to every id that is not the caller's.
 func (c *call) miss(cause string) *wire.Error {

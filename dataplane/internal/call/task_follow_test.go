@@ -1,6 +1,7 @@
 package call
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -308,6 +309,34 @@ func TestALocatedTaskIsFollowed(t *testing.T) {
 	if n := testutil.ToFloat64(g.handler.metrics.lookups.WithLabelValues("located")); n != 1 {
 		t.Errorf("located: %v", n)
 	}
+}
+
+// Looking for a task is one of the caller's calls, and bounded with them.
+func TestLooksForTasksAreBounded(t *testing.T) {
+	inside, leave := make(chan struct{}), make(chan struct{})
+	g := newTaskGateway(t, taskHost(result(t, `{}`), modern), func(o *Options) {
+		o.CallsPerPrincipal, o.Locator = 1, waiting{inside, leave}
+	})
+	get := request{method: "tasks/get", params: `{"taskId":"t-1"}`, tasks: true}
+	first := make(chan *answer, 1)
+	go func() { first <- g.ask(t, get) }()
+	<-inside
+	if a := g.ask(t, get); a.status != http.StatusTooManyRequests || a.reason() != "overloaded" {
+		t.Errorf("a second look at once: %d %s", a.status, a.body)
+	}
+	close(leave)
+	if a := <-first; a.code() != -32602 {
+		t.Errorf("the first look: %s", a.body)
+	}
+}
+
+// waiting is a control plane that takes its time.
+type waiting struct{ inside, leave chan struct{} }
+
+func (w waiting) Locate(context.Context, *routes.LocateRequest) (*routes.LocateAnswer, error) {
+	w.inside <- struct{}{}
+	<-w.leave
+	return &routes.LocateAnswer{Outcome: routes.LocateMiss, Cause: routes.CauseUnknown}, nil
 }
 
 // What can't be told is no miss: the client may ask again.

@@ -57,6 +57,10 @@ func (c *call) inspect(kind resultOf, tool string, result json.RawMessage, top *
 		}
 	case ofTaskState:
 		c.prolong(result)
+	case ofNoTool:
+		if c.owner == nil && bytes.Contains(result, []byte(`"task"`)) {
+			return result, c.noTask(result)
+		}
 	}
 	return result, nil
 }
@@ -97,6 +101,17 @@ func (c *call) mint(tool string, result json.RawMessage) *wire.Error {
 		c.outcome, c.err = wire.ReasonUnavailable, err
 		return wire.Internal(wire.ReasonUnavailable, "the backend answered with a task that could not be recorded; it may run, but can't be followed")
 	}
+}
+
+// noTask refuses a task where nobody expects one: only tools/call may be answered by one.
+// Source: SEP-2663 (Supported Methods; Capability Negotiation).
+func (c *call) noTask(result json.RawMessage) *wire.Error {
+	scan, err := wire.ScanResult(result)
+	if err != nil || scan.ResultType != "task" {
+		return nil // whatever else it is, it is passed on
+	}
+	c.outcome = wire.ReasonBadResponse
+	return wire.Internal(wire.ReasonBadResponse, "")
 }
 
 // canCarry refuses a task that the client could not follow, or did not ask for.

@@ -120,6 +120,11 @@ func TestMintRecordsTheOwnerBeforeTheAnswerLeaves(t *testing.T) {
 			var g *taskGateway
 			b := newBackend(t, func(w http.ResponseWriter, r seen) { answerJSON(w, 200, r.id, `"result":`+tt.result) })
 			b.session = "s-1"
+			t.Cleanup(func() { // the client is closed by then, and with it every session that would be ended
+				if len(b.deletes()) > 0 {
+					t.Error("the session of the task was ended")
+				}
+			})
 			route := b.route(tt.backend)
 			route.Capabilities.Tasks = tt.declares
 			g = newTaskGateway(t, routestest.Host("acme").Backend("b", route).Tool("b__run", "b", "run"), nil)
@@ -133,9 +138,6 @@ func TestMintRecordsTheOwnerBeforeTheAnswerLeaves(t *testing.T) {
 			tt.want.Principal, tt.want.Backend, tt.want.Tool, tt.want.Source = "alice", "b", "b__run", routes.TaskMinted
 			if diff := cmp.Diff(routes.TaskRecord{tt.want}, g.record(t, "t-1"), ignoreTimes); diff != "" {
 				t.Errorf("record (-want +got):\n%s", diff)
-			}
-			if tt.backend == legacy && len(b.deletes()) > 0 {
-				t.Error("the session of the task was ended")
 			}
 		})
 	}
@@ -257,5 +259,51 @@ func TestMintsAreCounted(t *testing.T) {
 	g.must(t, request{method: "tools/call", params: `{"name":"b__run"}`, tasks: true})
 	if n := testutil.ToFloat64(g.handler.metrics.minted.WithLabelValues("b", "result")); n != 1 {
 		t.Errorf("minted: %v, want 1", n)
+	}
+}
+
+// A task that ends a stream is recorded like any other.
+func TestATaskOnAStream(t *testing.T) {
+	for _, tt := range []struct{ version, result, params string }{
+		{modern, modernTask, `{"name":"b__run","_meta":{"progressToken":7}}`},
+		{legacy, oldTask, `{"name":"b__run","task":{},"_meta":{"progressToken":7}}`},
+	} {
+		t.Run(tt.version, func(t *testing.T) {
+			b := newBackend(t, func(w http.ResponseWriter, r seen) {
+				stream(w, func(send func(string)) {
+					send(`{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":7,"progress":1}}`)
+					send(`{"jsonrpc":"2.0","id":` + r.id + `,"result":` + tt.result + `}`)
+				})
+			})
+			b.session = "s-1"
+			g := newTaskGateway(t, routestest.Host("acme").Backend("b", b.withTasks(tt.version)).Tool("b__run", "b", "run"), nil)
+			a := g.ask(t, request{version: tt.version, method: "tools/call", params: tt.params, tasks: true})
+			if string(a.rpc.Result) != tt.result || len(a.events) != 2 {
+				t.Errorf("the client got %s", a.body)
+			}
+			if r := g.record(t, "t-1"); len(r) != 1 {
+				t.Errorf("record %+v", r)
+			}
+			if a := g.ask(t, request{version: "2025-06-18", method: "tools/call", params: tt.params}); a.code() != -32603 || strings.Contains(a.body, "t-1") {
+				t.Errorf("a client that can't follow it got %s", a.body)
+			}
+		})
+	}
+}
+
+// Only tools/call may be answered by a task.
+func TestATaskOfAnotherMethod(t *testing.T) {
+	for method, params := range map[string]string{"prompts/get": `{"name":"b__p"}`, "resources/read": `{"uri":"file:///a"}`} {
+		host := func(doc string) *routestest.HostBuilder {
+			return routestest.Host("acme").Backend("b", result(t, doc).withTasks(modern)).Prompt("b__p", "b", "p").Resource("file:///a", "b")
+		}
+		g := newTaskGateway(t, host(modernTask), nil)
+		if a := g.ask(t, request{method: method, params: params, tasks: true}); a.reason() != "bad_response" || len(g.record(t, "t-1")) > 0 {
+			t.Errorf("%s: %s", method, a.body)
+		}
+		const text = `{"resultType":"complete","messages":[{"task":"task"}]}`
+		if got := newTaskGateway(t, host(text), nil).must(t, request{method: method, params: params, tasks: true}); got != text {
+			t.Errorf("%s: the word task: %s", method, got)
+		}
 	}
 }
