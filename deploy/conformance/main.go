@@ -58,67 +58,104 @@ func mainErr(ctx context.Context, args []string, out io.Writer) error {
 	if err != nil {
 		return err
 	}
-	var bad []string
+	c := &comparison{out: out, weir: *weir, reasons: reasons, verbose: *verbose}
 	for _, r := range runs {
-		worse, err := compare(ctx, out, tools, *weir, r, reasons, *verbose)
-		if err != nil {
+		if err := c.run(ctx, tools, r); err != nil {
 			return fmt.Errorf("%s: %w", r, err)
 		}
-		bad = append(bad, worse...)
 	}
-	if len(bad) > 0 {
-		return fmt.Errorf("%d scenarios pass directly and not through Weir, and are not in %s: %s", len(bad), *known, strings.Join(bad, ", "))
+	if err := c.runTasks(ctx, tools); err != nil {
+		return fmt.Errorf("tasks: %w", err)
+	}
+	if len(c.worse) > 0 {
+		return fmt.Errorf("%d scenarios pass directly and not through Weir, and are not in %s: %s", len(c.worse), *known, strings.Join(c.worse, ", "))
 	}
 	return nil
 }
 
-// compare runs the suite both ways and prints the difference. It returns the scenarios that got worse without a known reason.
-func compare(ctx context.Context, out io.Writer, tools *toolset, weir string, r run, reasons map[string]string, verbose bool) (worse []string, err error) {
+// comparison runs the suite both ways, again and again, and prints the differences.
+type comparison struct {
+	out     io.Writer
+	weir    string            // the binary
+	reasons map[string]string // of "REVISION SCENARIO": why it fails through Weir
+	verbose bool
+	worse   []string // the scenarios that pass directly only, without a known reason
+}
+
+// run compares all that a revision requires, with the SDK's fixture.
+func (c *comparison) run(ctx context.Context, tools *toolset, r run) (err error) {
 	fixture, err := tools.startFixture(ctx, r.stateless)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	defer func() { err = errors.Join(err, fixture.stop()) }()
-	gateway, err := startWeir(ctx, weir, fixture.url)
+	through, err := c.both(ctx, r.String(), r.requirements, fixture.url, func(url string) (*report, error) {
+		return tools.suite(ctx, url, r.requirements)
+	})
+	if err != nil || r != firstRunOf(r.requirements) {
+		return err
+	}
+	for _, name := range slices.Sorted(maps.Keys(c.reasons)) {
+		if scenario, ok := strings.CutPrefix(name, r.requirements+" "); ok && through.scenarios[scenario].passed {
+			fmt.Fprintf(c.out, "    known to fail, but passes: %s; remove it from the file\n", scenario)
+		}
+	}
+	return nil
+}
+
+// runTasks compares the scenarios of the tasks extension, with a fixture of our own: the SDK's has no tasks.
+func (c *comparison) runTasks(ctx context.Context, tools *toolset) (err error) {
+	fixture, err := startTaskFixture()
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, fixture.stop()) }()
+	names, err := tools.taskScenarios(ctx)
+	if err != nil {
+		return err
+	}
+	_, err = c.both(ctx, taskRevision+", tasks extension", taskRevision, fixture.url, func(url string) (*report, error) {
+		return tools.each(ctx, url, names)
+	})
+	return err
+}
+
+// both runs the suite against a fixture and then through Weir, and prints the difference. It returns what came through Weir.
+func (c *comparison) both(ctx context.Context, title, revision, fixture string, suite func(url string) (*report, error)) (_ *report, err error) {
+	gateway, err := startWeir(ctx, c.weir, fixture)
 	if err != nil {
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, gateway.stop()) }()
-
-	direct, err := tools.suite(ctx, fixture.url, r.requirements)
+	direct, err := suite(fixture)
 	if err != nil {
 		return nil, fmt.Errorf("direct: %w", err)
 	}
-	through, err := tools.suite(ctx, gateway.url, r.requirements)
+	through, err := suite(gateway.url)
 	if err != nil {
 		return nil, fmt.Errorf("through Weir: %w", err)
 	}
-	fmt.Fprintf(out, "\n%s\n  direct        %s\n  through Weir  %s\n", r, direct.score(), through.score())
+	fmt.Fprintf(c.out, "\n%s\n  direct        %s\n  through Weir  %s\n", title, direct.score(), through.score())
 	for _, name := range direct.names {
 		d, w := direct.scenarios[name], through.scenarios[name]
 		if !d.passed || w.passed {
 			continue
 		}
-		reason, isKnown := reasons[r.requirements+" "+name]
+		reason, isKnown := c.reasons[revision+" "+name]
 		switch {
 		case isKnown:
 		case !d.scored:
 			reason = "(not scored for this revision)"
 		default:
 			reason = "(unexpected)"
-			worse = append(worse, r.requirements+" "+name)
+			c.worse = append(c.worse, revision+" "+name)
 		}
-		fmt.Fprintf(out, "    passes directly only: %-45s %s\n", name, reason)
-		if verbose {
-			fmt.Fprint(out, indent(through.failures[name]))
-		}
-	}
-	for _, name := range slices.Sorted(maps.Keys(reasons)) {
-		if scenario, ok := strings.CutPrefix(name, r.requirements+" "); ok && through.scenarios[scenario].passed && r == firstRunOf(r.requirements) {
-			fmt.Fprintf(out, "    known to fail, but passes: %s; remove it from the file\n", scenario)
+		fmt.Fprintf(c.out, "    passes directly only: %-45s %s\n", name, reason)
+		if c.verbose {
+			fmt.Fprint(c.out, indent(through.failures[name]))
 		}
 	}
-	return worse, nil
+	return through, nil
 }
 
 func firstRunOf(requirements string) run {

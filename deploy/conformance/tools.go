@@ -197,10 +197,7 @@ func (t *toolset) suite(ctx context.Context, url, requirements string) (*report,
 		return nil, err
 	}
 	defer os.RemoveAll(results)
-	cmd := exec.CommandContext(ctx, t.node, filepath.Join(t.dir, "node_modules/.bin/conformance"),
-		"server", "--url", url, "--requirements", requirements, "-o", results)
-	cmd.Dir = t.dir
-	out, runErr := cmd.CombinedOutput()
+	out, runErr := t.conformance(ctx, "server", "--url", url, "--requirements", requirements, "-o", results).CombinedOutput()
 	r := parseReport(string(out))
 	if len(r.names) == 0 {
 		return nil, fmt.Errorf("the suite reported no scenario (%v):\n%s", runErr, out)
@@ -211,6 +208,62 @@ func (t *toolset) suite(ctx context.Context, url, requirements string) (*report,
 		}
 	}
 	return r, nil
+}
+
+// taskRevision is the revision whose extension the task scenarios test.
+const taskRevision = "2026-07-28"
+
+// taskScenarios are the scenarios of the tasks extension, which no revision requires: they are run one by one.
+func (t *toolset) taskScenarios(ctx context.Context) ([]string, error) {
+	out, err := t.conformance(ctx, "list").CombinedOutput()
+	if err != nil {
+		return nil, fmt.Errorf("list the scenarios: %w\n%s", err, out)
+	}
+	var names []string
+	for _, m := range taskLine.FindAllStringSubmatch(string(out), -1) {
+		names = append(names, m[1])
+	}
+	if len(names) == 0 {
+		return nil, errors.New("the suite has no task scenarios")
+	}
+	return names, nil
+}
+
+var (
+	taskLine   = regexp.MustCompile(`(?m)^\s+- (tasks-[a-z0-9-]+) \[extension\]`)
+	totalsLine = regexp.MustCompile(`(?m)^Passed: (\d+)/(\d+), (\d+) failed`)
+)
+
+// each runs scenarios one by one. One that checks nothing yet is left out.
+func (t *toolset) each(ctx context.Context, url string, names []string) (_ *report, err error) {
+	results, err := os.MkdirTemp("", "weir-conformance-")
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, os.RemoveAll(results)) }()
+	r := &report{scenarios: map[string]scenario{}, failures: map[string][]string{}}
+	for _, name := range names {
+		out, runErr := t.conformance(ctx, "server", "--url", url, "--scenario", name, "-o", results).CombinedOutput()
+		m := totalsLine.FindStringSubmatch(string(out))
+		if m == nil {
+			return nil, fmt.Errorf("%s: the suite reported nothing (%v):\n%s", name, runErr, out)
+		}
+		if m[2] == "0" {
+			continue
+		}
+		r.names = append(r.names, name)
+		r.scenarios[name] = scenario{passed: m[3] == "0", scored: true}
+		if r.failures[name], err = failedChecks(results, name); err != nil {
+			return nil, err
+		}
+	}
+	return r, nil
+}
+
+func (t *toolset) conformance(ctx context.Context, args ...string) *exec.Cmd {
+	cmd := exec.CommandContext(ctx, t.node, append([]string{filepath.Join(t.dir, "node_modules/.bin/conformance")}, args...)...)
+	cmd.Dir = t.dir
+	return cmd
 }
 
 // parseReport reads the summary: a line per scenario, then those that the revision does not score.

@@ -43,3 +43,13 @@ func TestReadKnown(t *testing.T) {
 		t.Error("a line without a reason was accepted")
 	}
 }
+
+func TestTheTaskFixtureStartsAndStops(t *testing.T) {
+	f, err := startTaskFixture()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := f.stop(); err != nil {
+		t.Error(err)
+	}
+}
