@@ -3,7 +3,9 @@ package e2e
 import (
 	"fmt"
 	"net/http"
+	"os"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 )
@@ -111,4 +113,67 @@ func TestADataplaneSaysWhatItRefuses(t *testing.T) {
 		c := p.client(t, n, "acme", "2026-07-28")
 		eventually(t, "it is served", func() error { return serves(c, "a__whoami", "alpha") })
 	}
+}
+
+// Only what changed is published, a burst of changes as few revisions, and a host that is taken out of the config leaves a tombstone.
+func TestOnlyWhatChangedIsPublished(t *testing.T) {
+	t.Parallel()
+	p := newThreeBackends(t)
+	l := newChronicle(t, p.pair)
+	p.tellsBoth(t, "first")
+	l.agree(t, p.pair, "acme", p.control)
+	acme, globex := l.newest("acme"), l.newest("globex")
+	for range 3 { // looks that find nothing new
+		p.refresh(t, "beta")
+		p.refresh(t, "alpha")
+	}
+	for i := range 20 {
+		p.alpha.addTool(fmt.Sprintf("burst%02d", i))
+	}
+	p.tellsBoth(t, "last")
+	l.agree(t, p.pair, "acme", p.control)
+	l.agree(t, p.pair, "globex", p.control)
+	if got := l.newest("globex"); got != globex {
+		t.Errorf("globex, of which nothing changed, is at %+v after %+v", got, globex)
+	}
+	if got := l.newest("acme"); got.revision > acme.revision+15 {
+		t.Errorf("21 changes made %d revisions", got.revision-acme.revision)
+	}
+
+	c := p.client(t, 0, "acme", "2026-07-28")
+	doc, err := os.ReadFile(p.controlCfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	reload := func(doc string) {
+		t.Helper()
+		if err := os.WriteFile(p.controlCfg, []byte(doc), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if err := p.control.cmd.Process.Signal(syscall.SIGHUP); err != nil {
+			t.Fatal(err)
+		}
+	}
+	status := func(want int) {
+		t.Helper()
+		eventually(t, fmt.Sprintf("a call is answered %d", want), func() error {
+			a, err := c.call("1", "tools/call", `{"name":"a__whoami","arguments":{}}`)
+			if err == nil && a.status != want {
+				err = fmt.Errorf("status %d", a.status)
+			}
+			return err
+		})
+	}
+	status(200)
+	reload(strings.Replace(string(doc), "  acme:\n    backends: [{name: alpha, prefix: a__}, {name: gamma, prefix: g__}]\n", "", 1))
+	status(404)
+	if line := strings.Fields(p.redis.Do("HGET", "weir:{routes}:index", "acme")); len(line) != 5 && len(line) != 6 || line[4] != "1" {
+		t.Errorf("its line of the index is %q, want a tombstone", line)
+	}
+	if n := p.redis.Do("EXISTS", "weir:{routes}:host:acme", "weir:{routes}:list:acme", "weir:{routes}:history:acme", "weir:{routes}:catalog:alpha"); n != "1" {
+		t.Errorf("%s keys of it stand, want the catalog of its backend alone", n)
+	}
+	reload(string(doc))
+	status(200)
+	l.agree(t, p.pair, "acme", p.control)
 }
