@@ -3,6 +3,7 @@ package e2e
 import (
 	"bufio"
 	"bytes"
+	"encoding/base64"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -72,13 +73,25 @@ func (c client) headers(method, params string) http.Header {
 	}
 	if c.modern() {
 		h.Set("Mcp-Method", method)
-		var p struct{ Name, URI string }
+		var p struct{ Name, URI, TaskID string }
 		_ = json.Unmarshal([]byte(params), &p) // params that are no object have no name
-		if name := p.Name + p.URI; name != "" {
-			h.Set("Mcp-Name", name)
+		if name := p.Name + p.URI + p.TaskID; name != "" {
+			h.Set("Mcp-Name", headerText(name))
 		}
 	}
 	return h
+}
+
+// headerText encodes what a header can't hold as it is. Source: MCP 2026-07-28, basic/transports/streamable-http.
+func headerText(v string) string {
+	plain := strings.TrimSpace(v) == v
+	for _, c := range []byte(v) {
+		plain = plain && c >= ' ' && c < 0x7f
+	}
+	if plain {
+		return v
+	}
+	return "=?base64?" + base64.StdEncoding.EncodeToString([]byte(v)) + "?="
 }
 
 var httpClient = &http.Client{Transport: &http.Transport{DisableKeepAlives: true}, Timeout: patience}

@@ -19,7 +19,10 @@ import (
 	"github.com/weir-mcp/weir/routes/routestest"
 )
 
-const adminToken = "e2e-admin-token-0123456789-0123456789"
+const (
+	adminToken    = "e2e-admin-token-0123456789-0123456789"
+	internalToken = "e2e-internal-token-0123456789-0123456789"
+)
 
 // pair is the smallest real installation: one control plane, two dataplanes, a real Redis.
 type pair struct {
@@ -46,6 +49,7 @@ listen: 127.0.0.1:0
 admin_listen: 127.0.0.1:0
 ops_listen: 127.0.0.1:0
 admin: {token: "${env:WEIR_ADMIN_TOKEN}"}
+internal: {token: "${env:WEIR_INTERNAL_TOKEN}"}
 discovery: {interval: 1s, timeout: 5s}
 %sbackends:
 %svirtual_hosts:
@@ -54,10 +58,10 @@ discovery: {interval: 1s, timeout: 5s}
 	p.dataCfg = file(t, "dataplane.yaml", fmt.Sprintf(`redis: %q
 listen: 127.0.0.1:0
 ops_listen: 127.0.0.1:0
-control_plane: {url: "http://%s"}
+control_plane: {url: "http://%s", admin_url: "http://%s", token: "${env:WEIR_INTERNAL_TOKEN}"}
 delegated_methods: forward
 drain: {delay: 0s, deadline: 5s}
-%s`, p.redis.URL(), p.control.ready["listen"], auth))
+%s`, p.redis.URL(), p.control.ready["listen"], p.control.ready["admin"], auth))
 	for i := range p.data {
 		p.data[i] = start(t, "weir-dataplane", "--config", p.dataCfg)
 	}
@@ -108,6 +112,7 @@ func (p *pair) restartControl(t *testing.T) {
 		t.Fatal(err)
 	}
 	again := strings.Replace(string(doc), "\nlisten: 127.0.0.1:0\n", "\nlisten: "+p.control.ready["listen"]+"\n", 1)
+	again = strings.Replace(again, "\nadmin_listen: 127.0.0.1:0\n", "\nadmin_listen: "+p.control.ready["admin"]+"\n", 1)
 	if err := os.WriteFile(p.controlCfg, []byte(again), 0o600); err != nil {
 		t.Fatal(err)
 	}

@@ -50,7 +50,7 @@ func launch(t *testing.T, name string, args ...string) *process {
 	t.Helper()
 	p := &process{name: name, cmd: exec.Command(filepath.Join(bin, name), args...), ended: make(chan struct{})}
 	// A killed process leaves its temporary files: they go with the test.
-	p.cmd.Env = append(os.Environ(), "WEIR_ADMIN_TOKEN="+adminToken, "TMPDIR="+t.TempDir())
+	p.cmd.Env = append(os.Environ(), "WEIR_ADMIN_TOKEN="+adminToken, "WEIR_INTERNAL_TOKEN="+internalToken, "TMPDIR="+t.TempDir())
 	stderr, err := p.cmd.StderrPipe()
 	if err != nil {
 		t.Fatal(err)
