@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"net"
-	"sync/atomic"
 	"time"
 
 	"go.uber.org/zap"
@@ -67,12 +66,10 @@ func (s *Server) Run(ctx context.Context) error {
 			return process.Serve(work, srv, ops, cut)
 		})
 	}
-	var began atomic.Pointer[time.Time]
-	context.AfterFunc(ctx, func() { began.Store(new(time.Now())) })
 	parts.Go(func() error {
 		defer stop()
 		err := s.serve(ctx, work, mcp)
-		s.writeTasks(began.Load())
+		s.writeTasks(ctx)
 		return err
 	})
 	return orderly(parts.Wait())
@@ -85,7 +82,7 @@ func (s *Server) serve(ctx, failed context.Context, ln net.Listener) error {
 		case <-ctx.Done():
 		case <-failed.Done():
 		}
-		s.draining.Store(true)
+		s.beginDrain()
 		return nil
 	}
 	accepting, stopAccepting := context.WithCancel(context.WithoutCancel(ctx))
@@ -112,9 +109,14 @@ func (s *Server) serve(ctx, failed context.Context, ln net.Listener) error {
 	return <-done
 }
 
+func (s *Server) beginDrain() {
+	s.drainBegan.Store(new(time.Now()))
+	s.draining.Store(true)
+}
+
 // drain waits as Config.Drain says. It leaves what done brought in done.
 func (s *Server) drain(done chan error, failed context.Context, stopAccepting, end func()) {
-	s.draining.Store(true)
+	s.beginDrain()
 	s.log.Info("draining", zap.Duration("delay", s.cfg.Drain.Delay), zap.Duration("deadline", s.cfg.Drain.Deadline))
 	over := func(d time.Duration) bool {
 		t := time.NewTimer(d)

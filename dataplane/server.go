@@ -63,8 +63,9 @@ type Server struct {
 
 	revocations *access.Revocations
 
-	ready    chan struct{}
-	draining atomic.Bool
+	ready      chan struct{}
+	draining   atomic.Bool
+	drainBegan atomic.Pointer[time.Time] // set before draining
 }
 
 // New wires a dataplane, from the store to the endpoint; it starts nothing and connects nowhere. Its errors are mistakes in cfg,

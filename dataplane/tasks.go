@@ -47,14 +47,14 @@ func (s *Server) warn() {
 	}
 }
 
-// writeTasks writes the owner records that still wait for Redis, until the drain's deadline. began is when the drain did; nil: it
-// did not, since a part failed.
-func (s *Server) writeTasks(began *time.Time) {
+// writeTasks writes the owner records that still wait for Redis, until the drain's deadline; where a part failed, and ctx did not end,
+// for a moment only.
+func (s *Server) writeTasks(ctx context.Context) {
 	left := lastWords
-	if began != nil {
+	if began := s.drainBegan.Load(); began != nil && ctx.Err() != nil {
 		left = max(left, s.cfg.Drain.Delay+s.cfg.Drain.Deadline-time.Since(*began))
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), left)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), left)
 	defer cancel()
 	s.tasks.Drain(ctx)
 }
