@@ -12,7 +12,7 @@ import (
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 func TestHammerCountsAnswersOnly(t *testing.T) {
-	srv := httptest.NewServer(modernBackend())
+	srv := httptest.NewServer(modernBackend(false))
 	defer srv.Close()
 	addr := srv.Listener.Addr().String()
 	req := request(addr, "/mcp", "", "2026-07-28", "echo", "xxxx")

@@ -37,6 +37,7 @@ type plan struct {
 	rounds    int
 	round     time.Duration
 	legacy    bool
+	stream    bool // backends answer with event streams
 	lookups   bool
 }
 
@@ -44,9 +45,9 @@ func mainErr(ctx context.Context, args []string, out, progress io.Writer) error 
 	if len(args) > 0 {
 		switch args[0] { // the children of a run
 		case "modern-backend":
-			return serveBackend(ctx, modernBackend())
+			return serveBackend(ctx, modernBackend(len(args) > 1))
 		case "legacy-backend":
-			return serveBackend(ctx, legacyBackend())
+			return serveBackend(ctx, legacyBackend(len(args) > 1))
 		case "proxy":
 			return serveProxy(ctx, args[1:])
 		}
@@ -59,6 +60,7 @@ func mainErr(ctx context.Context, args []string, out, progress io.Writer) error 
 	fs.IntVar(&p.rounds, "rounds", 3, "how often each way is measured, alternating")
 	fs.DurationVar(&p.round, "round", time.Second, "how long one round lasts")
 	fs.BoolVar(&p.legacy, "legacy", true, "measure a legacy backend too")
+	fs.BoolVar(&p.stream, "stream", false, "have the backends answer with event streams instead of JSON")
 	fs.BoolVar(&p.lookups, "lookups", true, "measure look-ups at 1 to 10^6 routes")
 	if err := fs.Parse(args); err != nil {
 		return err
@@ -109,12 +111,16 @@ func measure(ctx context.Context, p plan, out, progress io.Writer) (err error) {
 }
 
 func measureEra(ctx context.Context, p plan, era string, out, progress io.Writer) (err error) {
-	rig, err := newRig(ctx, p.dataplane, era)
+	rig, err := newRig(ctx, p, era)
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, rig.close()) }()
-	fmt.Fprintf(out, "\n### tools/call, %s backend\n\n", era)
+	how := ""
+	if p.stream {
+		how = ", event streams"
+	}
+	fmt.Fprintf(out, "\n### tools/call, %s backend%s\n\n", era, how)
 	fmt.Fprintln(out, "| message | connections | CPU/call proxy | CPU/call Weir | **ratio** | calls/s proxy | calls/s Weir | p50 proxy | p50 Weir | p99 proxy | p99 Weir | allocs/call |")
 	fmt.Fprintln(out, "|---:|---:|---:|---:|---:|---:|---:|---:|---:|---:|---:|---:|")
 	for _, size := range p.sizes {

@@ -36,7 +36,7 @@ type rig struct {
 	dir     string
 }
 
-func newRig(ctx context.Context, dataplane, era string) (_ *rig, err error) {
+func newRig(ctx context.Context, p plan, era string) (_ *rig, err error) {
 	r := &rig{era: era}
 	defer func() {
 		if err != nil {
@@ -47,7 +47,11 @@ func newRig(ctx context.Context, dataplane, era string) (_ *rig, err error) {
 	if err != nil {
 		return nil, err
 	}
-	if r.backend, err = startChild(ctx, false, `^(\S+:\d+)$`, self, era+"-backend"); err != nil {
+	backend := []string{era + "-backend"}
+	if p.stream {
+		backend = append(backend, "stream")
+	}
+	if r.backend, err = startChild(ctx, false, `^(\S+:\d+)$`, self, backend...); err != nil {
 		return nil, err
 	}
 	if r.proxy, err = startChild(ctx, false, `^(\S+:\d+)$`, self, "proxy", "http://"+r.backend.addr); err != nil {
@@ -63,7 +67,7 @@ func newRig(ctx context.Context, dataplane, era string) (_ *rig, err error) {
 	if err != nil {
 		return nil, err
 	}
-	if r.weir, err = startChild(ctx, true, `^ready listen=(\S+)`, dataplane, "--config", config); err != nil {
+	if r.weir, err = startChild(ctx, true, `^ready listen=(\S+)`, p.dataplane, "--config", config); err != nil {
 		return nil, err
 	}
 	if m := regexp.MustCompile(`ops=(\S+)`).FindStringSubmatch(r.weir.line); m != nil {

@@ -53,8 +53,12 @@ func serveProxy(ctx context.Context, args []string) error {
 }
 
 // modernBackend echoes arguments.message of a tools/call whose id is 1, with as little work as can be.
-func modernBackend() http.Handler {
+func modernBackend(stream bool) http.Handler {
 	const before, after = `"message":"`, `"}`
+	media, prefix, suffix := "application/json", "", ""
+	if stream {
+		media, prefix, suffix = "text/event-stream", "data: ", "\n\n"
+	}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		body := bytes.NewBuffer(make([]byte, 0, max(r.ContentLength, 512)+bytes.MinRead))
 		if _, err := body.ReadFrom(r.Body); err != nil {
@@ -63,16 +67,16 @@ func modernBackend() http.Handler {
 		_, message, _ := bytes.Cut(body.Bytes(), []byte(before))
 		message, _, _ = bytes.Cut(message, []byte(after))
 		const head, tail = `{"jsonrpc":"2.0","id":1,"result":{"resultType":"complete","content":[{"type":"text","text":"`, `"}]}}`
-		w.Header().Set("Content-Type", "application/json")
-		w.Header().Set("Content-Length", strconv.Itoa(len(head)+len(message)+len(tail)))
-		io.WriteString(w, head)
+		w.Header().Set("Content-Type", media)
+		w.Header().Set("Content-Length", strconv.Itoa(len(prefix)+len(head)+len(message)+len(tail)+len(suffix)))
+		io.WriteString(w, prefix+head)
 		w.Write(message)
-		io.WriteString(w, tail)
+		io.WriteString(w, tail+suffix)
 	})
 }
 
 // legacyBackend is the SDK's server with sessions; each call through Weir costs it a handshake.
-func legacyBackend() http.Handler {
+func legacyBackend(stream bool) http.Handler {
 	s := mcp.NewServer(&mcp.Implementation{Name: "echo", Version: "1"}, &mcp.ServerOptions{SupportedProtocolVersions: []string{"2025-11-25"}})
 	type input struct {
 		Message string `json:"message"`
@@ -80,9 +84,9 @@ func legacyBackend() http.Handler {
 	mcp.AddTool(s, &mcp.Tool{Name: "echo"}, func(_ context.Context, _ *mcp.CallToolRequest, in input) (*mcp.CallToolResult, any, error) {
 		return &mcp.CallToolResult{Content: []mcp.Content{&mcp.TextContent{Text: in.Message}}}, nil, nil
 	})
-	stateful := mcp.NewStreamableHTTPHandler(func(*http.Request) *mcp.Server { return s }, &mcp.StreamableHTTPOptions{JSONResponse: true})
+	stateful := mcp.NewStreamableHTTPHandler(func(*http.Request) *mcp.Server { return s }, &mcp.StreamableHTTPOptions{JSONResponse: !stream})
 	// The bare proxy can't shake hands: what it forwards has no session, and goes to a stateless twin.
-	stateless := mcp.NewStreamableHTTPHandler(func(*http.Request) *mcp.Server { return s }, &mcp.StreamableHTTPOptions{JSONResponse: true, Stateless: true})
+	stateless := mcp.NewStreamableHTTPHandler(func(*http.Request) *mcp.Server { return s }, &mcp.StreamableHTTPOptions{JSONResponse: !stream, Stateless: true})
 	mux := http.NewServeMux()
 	mux.Handle("/mcp", stateful)
 	mux.Handle("/stateless", stateless)
