@@ -30,7 +30,7 @@ func (c *Client) relay(ctx context.Context, p *pool, call *Call) (*Answer, error
 		resp.Body.Close()
 		return nil, err
 	} else if streaming {
-		r.events = wire.NewEventReader(resp.Body, c.opts.ResponseLimit)
+		r.events = c.buffers.NewEventReader(resp.Body, c.opts.ResponseLimit)
 		if meta, ok := call.Params.Get("_meta"); ok {
 			r.token = progressToken(meta)
 		}
@@ -110,6 +110,7 @@ func (r *relayed) next() (Message, error) {
 		case !sameJSON(s.ID, r.id):
 			return Message{}, r.x.bad(errForeignID)
 		}
+		r.memory = r.events.Memory()
 		return r.finish(data, &s, 0), nil
 	}
 }

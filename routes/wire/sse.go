@@ -13,8 +13,9 @@ var ErrEventTooLarge = errors.New("event over the size limit")
 // events are skipped, and so are events of any type but "message", the default one. Not safe for concurrent use.
 // Source: WHATWG HTML, 9.2.6 (interpreting an event stream).
 type EventReader struct {
-	r     io.Reader
-	limit int64
+	r       io.Reader
+	limit   int64
+	buffers *Buffers // for large events
 
 	buf      []byte // what was read and not looked at yet: buf[pos:]
 	pos      int
@@ -27,24 +28,35 @@ type EventReader struct {
 	oneSpace bool // a space that comes next belongs to the colon before it
 
 	data    []byte
-	hasData bool // a data line was seen, perhaps an empty one
+	memory  *Memory // of data
+	last    *Memory // of the event that was returned last
+	hasData bool    // a data line was seen, perhaps an empty one
 	event   []byte
 }
 
 const (
-	eventBuffer  = 16 << 10 // bytes asked for at once
-	maxFieldName = 16       // longer than any name that matters
-	maxEventType = 64       // longer than any type that matters
+	eventBuffer  = 16 << 10  // bytes asked for at once
+	dataBuffer   = 256 << 10 // within large events
+	maxFieldName = 16        // longer than any name that matters
+	maxEventType = 64        // longer than any type that matters
 )
 
 // NewEventReader returns a reader of r. maxEvent bounds the data of one event in bytes; zero means 16 MiB. Everything that is
 // skipped costs no memory.
 func NewEventReader(r io.Reader, maxEvent int64) *EventReader {
+	return (*Buffers)(nil).NewEventReader(r, maxEvent)
+}
+
+// NewEventReader is [NewEventReader] with large events in memory that is lent; see [EventReader.Memory].
+func (b *Buffers) NewEventReader(r io.Reader, maxEvent int64) *EventReader {
 	if maxEvent == 0 {
 		maxEvent = 16 << 20
 	}
-	return &EventReader{r: r, limit: maxEvent}
+	return &EventReader{r: r, limit: maxEvent, buffers: b}
 }
+
+// Memory is what the event that Next returned last lies in; nil: in memory that nobody uses again. The caller holds it.
+func (e *EventReader) Memory() *Memory { return e.last }
 
 // Next returns the data of the next event, lines joined by LF; the slice is the caller's. At the end of the stream it returns
 // io.EOF; an event that only lacks its blank line then still counts (its JSON shows whether it is whole). Other errors are the reader's, or
@@ -52,10 +64,14 @@ func NewEventReader(r io.Reader, maxEvent int64) *EventReader {
 func (e *EventReader) Next() ([]byte, error) {
 	for {
 		if e.pos == len(e.buf) {
-			if e.err != nil {
-				return e.last()
+			switch {
+			case e.err != nil:
+				return e.end()
+			case e.large():
+				e.fillData()
+			default:
+				e.fill()
 			}
-			e.fill()
 			continue
 		}
 		line, ended := e.fragment()
@@ -79,8 +95,8 @@ func (e *EventReader) Next() ([]byte, error) {
 	}
 }
 
-// last returns what the end of the stream completes.
-func (e *EventReader) last() ([]byte, error) {
+// end returns what the end of the stream completes.
+func (e *EventReader) end() ([]byte, error) {
 	if !errors.Is(e.err, io.EOF) {
 		return nil, e.err
 	}
@@ -100,14 +116,7 @@ func (e *EventReader) fill() {
 	if e.buf == nil {
 		e.buf = make([]byte, eventBuffer)
 	}
-	var n int
-	for range 100 { // as bufio: a reader that returns nothing for ever is broken
-		n, e.err = e.r.Read(e.buf[:cap(e.buf)])
-		if n > 0 || e.err != nil {
-			break
-		}
-		e.err = io.ErrNoProgress
-	}
+	n := e.read(e.buf[:cap(e.buf)])
 	e.buf, e.pos = e.buf[:n], 0
 	if !e.started && n > 0 {
 		e.skipBOM()
@@ -117,6 +126,42 @@ func (e *EventReader) fill() {
 			e.pos++
 		}
 		e.afterCR = false
+	}
+	e.findCR()
+}
+
+func (e *EventReader) read(p []byte) (n int) {
+	for range 100 { // as bufio: a reader that returns nothing for ever is broken
+		n, e.err = e.r.Read(p)
+		if n > 0 || e.err != nil {
+			return n
+		}
+	}
+	e.err = io.ErrNoProgress
+	return 0
+}
+
+// large reports whether the stream is within a line of so much data that what follows is read to where it shall be.
+func (e *EventReader) large() bool {
+	return e.inValue && !e.oneSpace && len(e.data) >= believed && int64(len(e.data)) < e.limit && string(e.name) == "data"
+}
+
+// fillData reads on to the end of the data that is there, up to the line's end.
+func (e *EventReader) fillData() {
+	e.grow(1)
+	start := len(e.data)
+	n := e.read(e.data[start:min(int64(cap(e.data)), e.limit, int64(start+dataBuffer))])
+	piece := e.data[start : start+n]
+	e.data = e.data[:start+n]
+	e.buf, e.pos = e.buf[:0], 0
+	end := n
+	for _, c := range []byte("\r\n") {
+		if i := bytes.IndexByte(piece[:end], c); i >= 0 {
+			end = i
+		}
+	}
+	if end < n {
+		e.buf, e.data = append(e.buf, piece[end:]...), e.data[:start+end]
 	}
 	e.findCR()
 }
@@ -205,13 +250,21 @@ func (e *EventReader) take(line []byte) error {
 	return nil
 }
 
-// grow makes room for n bytes more; large events double, so that they are copied twice at most and not five times.
+// grow makes room for n bytes more; large events double, or grow fourfold where that clears no memory, so that they are copied twice at
+// most and not five times.
 func (e *EventReader) grow(n int) {
-	if need := len(e.data) + n; need > cap(e.data) {
-		grown := make([]byte, len(e.data), max(need, int(min(int64(2*cap(e.data)), e.limit))))
-		copy(grown, e.data)
-		e.data = grown
+	need := len(e.data) + n
+	if need <= cap(e.data) {
+		return
 	}
+	factor := 2
+	if e.memory != nil {
+		factor = 4
+	}
+	grown, memory := e.buffers.lend(max(need, int(min(int64(factor*cap(e.data)), e.limit))))
+	copy(grown, e.data)
+	e.memory.Release()
+	e.data, e.memory = grown[:len(e.data)], memory
 }
 
 // startData begins a data line: lines are joined by LF.
@@ -220,6 +273,7 @@ func (e *EventReader) startData() error {
 		if int64(len(e.data)) >= e.limit {
 			return ErrEventTooLarge
 		}
+		e.grow(1)
 		e.data = append(e.data, '\n')
 	}
 	e.hasData = true
@@ -245,12 +299,14 @@ func (e *EventReader) endLine() ([]byte, error) {
 		e.name, e.inValue = e.name[:0], false
 		return nil, err
 	}
-	data, kind := e.data, string(e.event)
-	e.data, e.hasData, e.event = nil, false, e.event[:0]
+	data, memory, kind := e.data, e.memory, string(e.event)
+	e.data, e.memory, e.hasData, e.event = nil, nil, false, e.event[:0]
 	if len(data) == 0 || kind != "" && kind != "message" {
+		memory.Release()
 		return nil, nil
 	}
-	return data, nil
+	e.last = memory
+	return data[:len(data):len(data)], nil
 }
 
 // appendEvent appends doc as one event to dst. A line break inside doc, which JSON allows between tokens only, becomes a

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"io"
+	"math/rand/v2"
 	"strings"
 	"testing"
 	"testing/iotest"
@@ -173,6 +174,75 @@ func TestAppendEvent(t *testing.T) {
 }
 
 // What is written as an event is read as it was, but for CR and the white space at the end.
+// Large events are read to where they shall be, whatever ends their lines and however the stream is cut into reads; their memory is lent
+// again once it was released, and never before.
+func TestLargeEvents(t *testing.T) {
+	rng := rand.New(rand.NewPCG(1, 2))
+	var buffers Buffers
+	for _, lineEnd := range []string{"\n", "\r", "\r\n"} {
+		var stream strings.Builder
+		var want []string
+		for i, size := range []int{10, believed - 1, believed, 5, 80_000, 300_000, 1, 1_400_000, 70_000} {
+			text := strings.Repeat(string(rune('a'+i)), size)
+			if i%3 == 2 { // of several lines, the second one large too
+				text += "\n" + text + "\n"
+			}
+			want = append(want, text)
+			stream.WriteString("id: 1" + lineEnd)
+			for line := range strings.SplitSeq(text, "\n") {
+				stream.WriteString("data:" + []string{"", " "}[i%2] + line + lineEnd)
+			}
+			stream.WriteString(lineEnd)
+		}
+		e := buffers.NewEventReader(&choppy{r: strings.NewReader(stream.String()), rng: rng}, 0)
+		for i, text := range want {
+			got, err := e.Next()
+			if err != nil || string(got) != text || cap(got) != len(got) {
+				t.Fatalf("%q, event %d: %d bytes, want %d: %v", lineEnd, i, len(got), len(text), err)
+			}
+			if m := e.Memory(); len(text) > believed && m == nil || len(text) < believed/2 && m != nil {
+				t.Errorf("%q, event %d of %d bytes: lent memory: %t", lineEnd, i, len(text), m != nil)
+			}
+			e.Memory().Release()
+		}
+		if got, err := e.Next(); !errors.Is(err, io.EOF) {
+			t.Errorf("%d bytes more, %v", len(got), err)
+		}
+	}
+}
+
+func TestLargeEventsAreBounded(t *testing.T) {
+	const limit = 300_000
+	for name, tt := range map[string]struct {
+		data string
+		want error
+	}{
+		"the limit":              {"data:" + strings.Repeat("x", limit) + "\n\n", nil},
+		"one over it":            {"data:" + strings.Repeat("x", limit+1) + "\n\n", ErrEventTooLarge},
+		"one over it in lines":   {"data:" + strings.Repeat("x", limit-10) + "\ndata:" + strings.Repeat("x", 10) + "\n\n", ErrEventTooLarge},
+		"an endless line":        {"data:" + strings.Repeat("x", 3*limit), ErrEventTooLarge},
+		"cut within":             {"data:" + strings.Repeat("x", limit/2), nil}, // its JSON shows
+		"a large event's end":    {"data:" + strings.Repeat("x", limit) + "\n:" + strings.Repeat("y", 3*limit) + "\n\n", nil},
+		"large, of another type": {"event: ping\ndata:" + strings.Repeat("x", limit) + "\n\n", io.EOF},
+	} {
+		e := new(Buffers).NewEventReader(strings.NewReader(tt.data), limit)
+		got, err := e.Next()
+		if !errors.Is(err, tt.want) || len(got) > limit || cap(e.data) > 2*limit || cap(e.buf) > 2*limit {
+			t.Errorf("%s: %d bytes, %v, want %v; room for %d and %d", name, len(got), err, tt.want, cap(e.data), cap(e.buf))
+		}
+	}
+}
+
+// choppy reads as much at a time as chance will have it.
+type choppy struct {
+	r   io.Reader
+	rng *rand.Rand
+}
+
+func (c *choppy) Read(p []byte) (int, error) {
+	return c.r.Read(p[:min(len(p), 1+c.rng.IntN(40_000))])
+}
+
 func FuzzEventRoundTrip(f *testing.F) {
 	f.Add([]byte("{\n}"), []byte("\r\rid: 5"))
 	f.Add([]byte("a"), []byte(":"))
