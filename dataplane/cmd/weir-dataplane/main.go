@@ -26,6 +26,8 @@ const usage = `weir-dataplane forwards MCP calls, each to one backend, by the ta
 Usage:
   weir-dataplane --config FILE
       run a dataplane; SIGTERM drains
+  weir-dataplane config check --config FILE
+      validate a config file; print every problem and warning
   weir-dataplane --version
 
 The config file is described in docs/config.md. The process is ready with the line "ready listen=… ops=…" on stderr.
@@ -33,6 +35,9 @@ Exit status: 0 fine, 1 a failure while running, 2 a bad flag or config file.
 `
 
 func run(ctx context.Context, args []string, stdout io.Writer) error {
+	if len(args) > 1 && args[0] == "config" && args[1] == "check" {
+		return checkConfig(ctx, args[2:], stdout)
+	}
 	flags := flag.NewFlagSet("weir-dataplane", flag.ContinueOnError)
 	flags.SetOutput(io.Discard)
 	path := flags.String("config", "", "")
