@@ -11,7 +11,7 @@ import (
 // Source: WHATWG HTML, 9.2.6 (interpreting an event stream).
 type plainLines struct {
 	io.ReadCloser
-	in, out []byte // what was read; what of it was not delivered yet
+	in, out []byte // what was read, and what became of it
 	err     error
 
 	bom     int // bytes of a mark that were seen at the start; -1: past it
@@ -31,27 +31,33 @@ const (
 // maxField is one more than the longest field name that matters.
 const maxField = len("event") + 1
 
+const (
+	plainBuffer = 8 << 10 // bytes read at once
+	plainMost   = 64 << 10
+)
+
 func newPlainLines(r io.ReadCloser) *plainLines {
 	return &plainLines{ReadCloser: r, name: make([]byte, 0, maxField)}
 }
 
-func (l *plainLines) Read(p []byte) (int, error) {
-	for len(l.out) == 0 && l.err == nil && len(p) > 0 {
-		if l.in == nil {
-			l.in = make([]byte, 8<<10)
-		}
-		var n int
-		n, l.err = l.ReadCloser.Read(l.in)
-		l.out = l.rewrite(l.out[:0], l.in[:n])
-		if l.err == io.EOF {
-			l.out = l.last(l.out)
-		}
+// next reads once and returns what becomes of that, which is valid until the next call. It may be nothing, or come with the error
+// that ended the stream.
+func (l *plainLines) next() ([]byte, error) {
+	if l.err != nil {
+		return nil, l.err
 	}
-	n := copy(p, l.out)
-	if l.out = l.out[n:]; len(l.out) > 0 {
-		return n, nil
+	if l.in == nil {
+		l.in = make([]byte, plainBuffer)
 	}
-	return n, l.err
+	var n int
+	n, l.err = l.ReadCloser.Read(l.in)
+	if l.out = l.rewrite(l.out[:0], l.in[:n]); l.err == io.EOF {
+		l.out = l.last(l.out)
+	}
+	if n == len(l.in) && n < plainMost {
+		l.in = make([]byte, plainMost) // there is much to come
+	}
+	return l.out, l.err
 }
 
 var byteOrderMark = []byte("\xef\xbb\xbf")
@@ -77,7 +83,14 @@ func (l *plainLines) rewrite(out, in []byte) []byte {
 				continue
 			}
 		}
-		end := bytes.IndexAny(in, "\r\n")
+		end := bytes.IndexByte(in, '\n')
+		line := in
+		if end >= 0 {
+			line = in[:end]
+		}
+		if cr := bytes.IndexByte(line, '\r'); cr >= 0 {
+			end = cr
+		}
 		if end < 0 {
 			return l.piece(out, in)
 		}

@@ -5,7 +5,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"io"
 	"net/http"
 	"strings"
@@ -37,6 +36,7 @@ type sdkExchange struct {
 
 	mu     sync.Mutex     // guards what follows; the SDK reads bodies in its own goroutines
 	stream bool           // the answer is an event stream
+	aside  *aside         // the response that came on it, if it is large
 	json   *http.Response // the answer is one document, which is not read yet; the SDK has another one in its place
 	body   []byte         // of an error status, bounded
 	header http.Header
@@ -300,7 +300,7 @@ func (t *sdkTransport) RoundTrip(req *http.Request) (*http.Response, error) {
 	case s.kind == kindNotification:
 		return emptied(resp, resp.StatusCode), nil
 	}
-	return s.keepAnswer(resp, req.Method, t.c.opts.ResponseLimit)
+	return t.keepAnswer(s, resp, req.Method)
 }
 
 // keepRefusal reads the body of an error status, for us and for the SDK.
@@ -323,9 +323,8 @@ func (s *sdkExchange) keepRefusal(resp *http.Response, limit int64) (*http.Respo
 // maxRefusal bounds the body of an error status, in bytes.
 const maxRefusal = 1 << 20
 
-// keepAnswer watches how a stream ends. An answer that is one document is kept from the SDK, which would decode it and write it anew:
-// it gets an empty result in its place.
-func (s *sdkExchange) keepAnswer(resp *http.Response, method string, limit int64) (*http.Response, error) {
+// keepAnswer watches how a stream ends, and sets aside what the SDK need not see.
+func (t *sdkTransport) keepAnswer(s *sdkExchange, resp *http.Response, method string) (*http.Response, error) {
 	media, ok := mediaOf(resp.Header)
 	if !ok || resp.StatusCode == http.StatusAccepted || resp.StatusCode == http.StatusNoContent {
 		resp.Body.Close()
@@ -342,15 +341,16 @@ func (s *sdkExchange) keepAnswer(resp *http.Response, method string, limit int64
 	defer s.mu.Unlock()
 	if media == mediaJSON {
 		s.json = resp
-		instead := fmt.Appendf(nil, `{"jsonrpc":"2.0","id":%d,"result":{}}`, s.number)
+		body := instead(s.number)
 		return &http.Response{
 			Status: resp.Status, StatusCode: resp.StatusCode, Proto: resp.Proto, ProtoMajor: resp.ProtoMajor, ProtoMinor: resp.ProtoMinor,
-			Header: resp.Header, Body: io.NopCloser(bytes.NewReader(instead)), ContentLength: int64(len(instead)),
+			Header: resp.Header, Body: io.NopCloser(bytes.NewReader(body)), ContentLength: int64(len(body)),
 		}, nil
 	}
 	s.stream = true
 	s.failed, s.ended = nil, make(chan struct{})
-	resp.Body = newPlainLines(&watchedBody{ReadCloser: resp.Body, s: s, ended: s.ended})
+	lines := newPlainLines(&watchedBody{ReadCloser: resp.Body, s: s, ended: s.ended})
+	resp.Body = newAsideReader(lines, s, &t.c.buffers, t.c.opts.ResponseLimit)
 	return resp, nil
 }
 

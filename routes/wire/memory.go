@@ -91,5 +91,52 @@ func (m *Memory) Release() {
 	m.bytes = nil
 }
 
+// Gatherer gathers bytes that come one after another, in memory that grows and is lent once it is large. The zero value lends nothing.
+// It is not safe for concurrent use.
+type Gatherer struct {
+	from   *Buffers
+	bytes  []byte
+	memory *Memory
+}
+
+// Gatherer returns one that borrows from b.
+func (b *Buffers) Gatherer() Gatherer { return Gatherer{from: b} }
+
+// Bytes is what was gathered since the last Take.
+func (g *Gatherer) Bytes() []byte { return g.bytes }
+
+// Append adds a copy of p.
+func (g *Gatherer) Append(p []byte) {
+	g.room(len(p), 0)
+	g.bytes = append(g.bytes, p...)
+}
+
+// room makes room for n bytes more. Large memory doubles, or grows fourfold where that clears none, so that what is gathered is copied
+// twice at most and not five times; not over the limit, though, unless it is zero.
+func (g *Gatherer) room(n int, limit int64) {
+	need := len(g.bytes) + n
+	if need <= cap(g.bytes) {
+		return
+	}
+	size := 2 * cap(g.bytes)
+	if g.memory != nil {
+		size *= 2
+	}
+	if limit > 0 {
+		size = int(min(int64(size), limit))
+	}
+	grown, memory := g.from.lend(max(need, size))
+	copy(grown, g.bytes)
+	g.memory.Release()
+	g.bytes, g.memory = grown[:len(g.bytes)], memory
+}
+
+// Take returns what was gathered and begins anew. The caller holds the memory.
+func (g *Gatherer) Take() ([]byte, *Memory) {
+	taken, memory := g.bytes, g.memory
+	g.bytes, g.memory = nil, nil
+	return taken[:len(taken):len(taken)], memory
+}
+
 // poisoned is what released memory is filled with where tests run under the race detector: whoever still looks at it fails.
 const poisoned = 0xdb

@@ -13,9 +13,8 @@ var ErrEventTooLarge = errors.New("event over the size limit")
 // events are skipped, and so are events of any type but "message", the default one. Not safe for concurrent use.
 // Source: WHATWG HTML, 9.2.6 (interpreting an event stream).
 type EventReader struct {
-	r       io.Reader
-	limit   int64
-	buffers *Buffers // for large events
+	r     io.Reader
+	limit int64
 
 	buf      []byte // what was read and not looked at yet: buf[pos:]
 	pos      int
@@ -27,8 +26,7 @@ type EventReader struct {
 	inValue  bool // the line's field name is complete
 	oneSpace bool // a space that comes next belongs to the colon before it
 
-	data    []byte
-	memory  *Memory // of data
+	data    Gatherer
 	last    *Memory // of the event that was returned last
 	hasData bool    // a data line was seen, perhaps an empty one
 	event   []byte
@@ -52,7 +50,7 @@ func (b *Buffers) NewEventReader(r io.Reader, maxEvent int64) *EventReader {
 	if maxEvent == 0 {
 		maxEvent = 16 << 20
 	}
-	return &EventReader{r: r, limit: maxEvent, buffers: b}
+	return &EventReader{r: r, limit: maxEvent, data: b.Gatherer()}
 }
 
 // Memory is what the event that Next returned last lies in; nil: in memory that nobody uses again. The caller holds it.
@@ -143,16 +141,16 @@ func (e *EventReader) read(p []byte) (n int) {
 
 // large reports whether the stream is within a line of so much data that what follows is read to where it shall be.
 func (e *EventReader) large() bool {
-	return e.inValue && !e.oneSpace && len(e.data) >= believed && int64(len(e.data)) < e.limit && string(e.name) == "data"
+	return e.inValue && !e.oneSpace && len(e.data.bytes) >= believed && int64(len(e.data.bytes)) < e.limit && string(e.name) == "data"
 }
 
 // fillData reads on to the end of the data that is there, up to the line's end.
 func (e *EventReader) fillData() {
-	e.grow(1)
-	start := len(e.data)
-	n := e.read(e.data[start:min(int64(cap(e.data)), e.limit, int64(start+dataBuffer))])
-	piece := e.data[start : start+n]
-	e.data = e.data[:start+n]
+	e.data.room(1, e.limit)
+	start := len(e.data.bytes)
+	n := e.read(e.data.bytes[start:min(int64(cap(e.data.bytes)), e.limit, int64(start+dataBuffer))])
+	piece := e.data.bytes[start : start+n]
+	e.data.bytes = e.data.bytes[:start+n]
 	e.buf, e.pos = e.buf[:0], 0
 	end := n
 	for _, c := range []byte("\r\n") {
@@ -161,7 +159,7 @@ func (e *EventReader) fillData() {
 		}
 	}
 	if end < n {
-		e.buf, e.data = append(e.buf, piece[end:]...), e.data[:start+end]
+		e.buf, e.data.bytes = append(e.buf, piece[end:]...), e.data.bytes[:start+end]
 	}
 	e.findCR()
 }
@@ -239,42 +237,25 @@ func (e *EventReader) take(line []byte) error {
 	}
 	switch string(e.name) {
 	case "data":
-		if int64(len(e.data))+int64(len(line)) > e.limit {
+		if int64(len(e.data.bytes))+int64(len(line)) > e.limit {
 			return ErrEventTooLarge
 		}
-		e.grow(len(line))
-		e.data = append(e.data, line...)
+		e.data.room(len(line), e.limit)
+		e.data.Append(line)
 	case "event":
 		e.event = appendUpTo(e.event, line, maxEventType)
 	}
 	return nil
 }
 
-// grow makes room for n bytes more; large events double, or grow fourfold where that clears no memory, so that they are copied twice at
-// most and not five times.
-func (e *EventReader) grow(n int) {
-	need := len(e.data) + n
-	if need <= cap(e.data) {
-		return
-	}
-	factor := 2
-	if e.memory != nil {
-		factor = 4
-	}
-	grown, memory := e.buffers.lend(max(need, int(min(int64(factor*cap(e.data)), e.limit))))
-	copy(grown, e.data)
-	e.memory.Release()
-	e.data, e.memory = grown[:len(e.data)], memory
-}
-
 // startData begins a data line: lines are joined by LF.
 func (e *EventReader) startData() error {
 	if e.hasData {
-		if int64(len(e.data)) >= e.limit {
+		if int64(len(e.data.bytes)) >= e.limit {
 			return ErrEventTooLarge
 		}
-		e.grow(1)
-		e.data = append(e.data, '\n')
+		e.data.room(1, e.limit)
+		e.data.bytes = append(e.data.bytes, '\n')
 	}
 	e.hasData = true
 	return nil
@@ -299,14 +280,15 @@ func (e *EventReader) endLine() ([]byte, error) {
 		e.name, e.inValue = e.name[:0], false
 		return nil, err
 	}
-	data, memory, kind := e.data, e.memory, string(e.event)
-	e.data, e.memory, e.hasData, e.event = nil, nil, false, e.event[:0]
+	data, memory := e.data.Take()
+	kind := string(e.event)
+	e.hasData, e.event = false, e.event[:0]
 	if len(data) == 0 || kind != "" && kind != "message" {
 		memory.Release()
 		return nil, nil
 	}
 	e.last = memory
-	return data[:len(data):len(data)], nil
+	return data, nil
 }
 
 // appendEvent appends doc as one event to dst. A line break inside doc, which JSON allows between tokens only, becomes a
