@@ -14,13 +14,13 @@ import (
 	"github.com/weir-mcp/weir/routes"
 )
 
-// ErrFull: the store is away and as many records wait for it as are held; nothing was recorded.
+// ErrFull: the store is away and as many records wait for it as are held, in all or of this principal; nothing was recorded.
 var ErrFull = errors.New("too many records wait for the store")
 
 const (
 	// mintPatience is how long the answer that tells of a task waits for the store, in all. Source: DESIGN § 8.
 	mintPatience = 250 * time.Millisecond
-	// MaxUnwritten is how many records wait for the store at most.
+	// MaxUnwritten is how many records wait for the store at most. Once it is half full, a principal may have a tenth of it.
 	MaxUnwritten = 10_000
 	// updates is how many rewrites wait for their turn at most; what is over it is left to the next poll of the task.
 	updates       = 256

@@ -243,18 +243,31 @@ func TestTheQueueIsBounded(t *testing.T) {
 		}
 		f.queue.max = 100 // the store in memory is slow with many
 		f.memory.SetDown(true)
-		for i := range 100 {
-			if err := f.Record(t.Context(), "acme", fmt.Sprint(i), owner("alice", "b")); err != nil {
+		record := func(principal string, i int) error {
+			return f.Record(t.Context(), "acme", fmt.Sprint(principal, i), owner(principal, "b"))
+		}
+		for i := range 50 { // half of it is for whoever comes first
+			if err := record("alice", i); err != nil {
 				t.Fatal(i, err)
 			}
 		}
-		if err := f.Record(t.Context(), "acme", "one more", owner("alice", "b")); !errors.Is(err, ErrFull) {
+		if err := record("alice", 50); !errors.Is(err, ErrFull) {
+			t.Errorf("more than one may have of the rest: %v, want ErrFull", err)
+		}
+		for p := range 5 { // the rest in tenths
+			for i := range 10 {
+				if err := record(fmt.Sprint("other-", p, "-"), i); err != nil {
+					t.Fatal(p, i, err)
+				}
+			}
+		}
+		if err := record("bob", 0); !errors.Is(err, ErrFull) {
 			t.Errorf("one more: %v, want ErrFull", err)
 		}
-		if err := f.Record(t.Context(), "acme", "5", owner("alice", "b")); err != nil {
+		if err := f.Record(t.Context(), "acme", "alice5", owner("alice", "b")); err != nil {
 			t.Errorf("a known one again: %v", err)
 		}
-		if n := testutil.ToFloat64(f.metrics.lost.WithLabelValues(lostFull)); n != 1 {
+		if n := testutil.ToFloat64(f.metrics.lost.WithLabelValues(lostFull)); n != 2 {
 			t.Errorf("lost: %v", n)
 		}
 		f.memory.SetDown(false)
@@ -262,7 +275,10 @@ func TestTheQueueIsBounded(t *testing.T) {
 		if n := f.queue.len(); n != 0 {
 			t.Errorf("%d records wait after the drain", n)
 		}
-		if record, _ := f.lookup(t, "99", "alice"); len(record) != 1 {
+		if n := len(f.queue.of); n != 0 {
+			t.Errorf("%d principals are remembered for nothing", n)
+		}
+		if record, _ := f.lookup(t, "other-4-9", "other-4-"); len(record) != 1 {
 			t.Errorf("record %v", record)
 		}
 	})

@@ -57,10 +57,11 @@ type queue struct {
 
 	mu    sync.Mutex // guards what follows
 	tasks map[taskKey]map[place]*waiting
+	of    map[string]int // how many each principal has
 }
 
 func newQueue(most int) *queue {
-	return &queue{max: most, wake: make(chan struct{}, 1), tasks: map[taskKey]map[place]*waiting{}}
+	return &queue{max: most, wake: make(chan struct{}, 1), tasks: map[taskKey]map[place]*waiting{}, of: map[string]int{}}
 }
 
 func (q *queue) len() int { return int(q.count.Load()) }
@@ -71,10 +72,11 @@ func (q *queue) put(w *waiting) bool {
 	defer q.mu.Unlock()
 	key, at := taskKey{w.host, w.digest}, place{w.owner.Principal, w.owner.Backend}
 	if old := q.tasks[key][at]; old == nil {
-		if q.len() >= q.max {
+		if !q.room(at.principal) {
 			return false
 		}
 		q.count.Add(1)
+		q.of[at.principal]++
 	}
 	if q.tasks[key] == nil {
 		q.tasks[key] = map[place]*waiting{}
@@ -85,6 +87,12 @@ func (q *queue) put(w *waiting) bool {
 	default:
 	}
 	return true
+}
+
+// room reports whether a principal may put in one more. Half of the queue is for whoever comes first; of the rest nobody has more than
+// a tenth of it all, so that one busy caller does not take an outage's every place. q.mu is held.
+func (q *queue) room(principal string) bool {
+	return q.len() < q.max/2 || q.len() < q.max && q.of[principal] < max(q.max/10, 1)
 }
 
 // remove forgets a record, unless it was replaced.
@@ -98,6 +106,9 @@ func (q *queue) remove(w *waiting) {
 	delete(q.tasks[key], at)
 	if len(q.tasks[key]) == 0 {
 		delete(q.tasks, key)
+	}
+	if q.of[at.principal]--; q.of[at.principal] == 0 {
+		delete(q.of, at.principal)
 	}
 	q.count.Add(-1)
 }
