@@ -173,7 +173,7 @@ func TestOutgoingIsClosedAtAnyTime(t *testing.T) {
 		wg.Go(func() { o.Close(); o.Close() })
 		wg.Go(func() {
 			got, _ := io.ReadAll(there)
-			if strings.Trim(string(got), `head{"txt:}`) != "" {
+			if strings.Trim(string(got), `head{"tx:}`) != "" {
 				t.Errorf("%d bytes, among them foreign ones", len(got))
 			}
 		})
