@@ -158,6 +158,8 @@ func TestOutsideClientsBeforeServerEverything(t *testing.T) {
 		}
 	})
 
+	t.Run("TypeScript client of tasks", func(t *testing.T) { n.followTasks(t, s) })
+
 	t.Run("Inspector", func(t *testing.T) {
 		if n.node22 == "" {
 			t.Skip("no Node 22 for this platform: the Inspector can't run")

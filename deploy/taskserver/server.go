@@ -289,7 +289,7 @@ func (s *Server) call(ctx context.Context, req *request) (any, *Error) {
 		case err != nil:
 			result = Result{Text: err.Error(), IsError: true}
 		}
-		return result.body("complete"), nil
+		return result.body(), nil
 	}
 	return s.create(tool, job)
 }
@@ -299,13 +299,9 @@ func missingExtension() *Error {
 		Data: map[string]any{"requiredCapabilities": map[string]any{"extensions": map[string]any{Extension: map[string]any{}}}}}
 }
 
-// body is the result of a call; an empty resultType is left out, as in a task.
-func (r Result) body(resultType string) map[string]any {
-	body := map[string]any{"content": []any{map[string]string{"type": "text", "text": r.Text}}, "isError": r.IsError}
-	if resultType != "" {
-		body["resultType"] = resultType
-	}
-	return body
+// body is the result of a call; that of a task is exactly what the call would have returned.
+func (r Result) body() map[string]any {
+	return map[string]any{"resultType": "complete", "content": []any{map[string]string{"type": "text", "text": r.Text}}, "isError": r.IsError}
 }
 
 func answer(w http.ResponseWriter, id json.RawMessage, result any, failure *Error) {

@@ -131,7 +131,7 @@ func TestTasksEndAsTheirWorkDoes(t *testing.T) {
 		}},
 	}})
 	content := func(text string, isError bool) map[string]any {
-		return map[string]any{"content": []any{map[string]any{"type": "text", "text": text}}, "isError": isError}
+		return map[string]any{"resultType": "complete", "content": []any{map[string]any{"type": "text", "text": text}}, "isError": isError}
 	}
 	for tool, want := range map[string]map[string]any{
 		"good":   {"status": "completed", "result": content("fine", false)},

@@ -167,7 +167,7 @@ func (s *Server) describe(t *task) map[string]any {
 	case inputRequired:
 		state["inputRequests"] = maps.Clone(t.asked) // it is encoded without the lock
 	case completed:
-		state["result"] = t.result.body("")
+		state["result"] = t.result.body()
 	case failed:
 		state["error"] = t.failure
 	}
