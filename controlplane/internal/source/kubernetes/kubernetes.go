@@ -142,7 +142,16 @@ func signal(c chan<- struct{}) {
 	}
 }
 
-func (s *Source) informer(changed chan<- struct{}, failed chan<- error) (cache.SharedIndexInformer, error) {
+func (s *Source) informer(changed chan<- struct{}, failed chan error) (cache.SharedIndexInformer, error) {
+	fail := func(err error) {
+		if errors.Is(err, io.EOF) || errors.Is(err, context.Canceled) || apierrors.IsResourceExpired(err) || apierrors.IsGone(err) {
+			return // a watch that ran its time, or its end
+		}
+		select {
+		case failed <- err:
+		default: // one is about to be reported
+		}
+	}
 	client := s.o.Client.Resource(services).Namespace(s.o.Config.Namespace)
 	lw := &cache.ListWatch{
 		ListWithContextFunc: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
@@ -152,24 +161,22 @@ func (s *Source) informer(changed chan<- struct{}, failed chan<- error) (cache.S
 		WatchFuncWithContext: func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
 			o.LabelSelector = s.o.Config.Selector
 			w, err := client.Watch(ctx, o)
-			if err == nil {
-				signal(changed) // also after a failure, when nothing else may have changed
+			if err != nil {
+				fail(err) // of a refused connection the informer says nothing: it tries again
+				return w, err
 			}
-			return w, err
+			select {
+			case <-failed: // it is over before it was reported
+			default:
+			}
+			signal(changed) // also after a failure, when nothing else may have changed
+			return w, nil
 		},
 	}
 	informer := cache.NewSharedIndexInformer(cache.ToListWatcherWithWatchListSemantics(lw, s.o.Client), &unstructured.Unstructured{}, 0, nil)
 	err := errors.Join(
 		informer.SetTransform(trimmed),
-		informer.SetWatchErrorHandlerWithContext(func(_ context.Context, _ *cache.Reflector, err error) {
-			if errors.Is(err, io.EOF) || apierrors.IsResourceExpired(err) || apierrors.IsGone(err) {
-				return // a watch that ran its time
-			}
-			select {
-			case failed <- err:
-			default: // one is about to be reported
-			}
-		}),
+		informer.SetWatchErrorHandlerWithContext(func(_ context.Context, _ *cache.Reflector, err error) { fail(err) }),
 	)
 	if err != nil {
 		return nil, err

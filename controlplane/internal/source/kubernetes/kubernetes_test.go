@@ -2,11 +2,14 @@ package kubernetes
 
 import (
 	"context"
+	"net"
+	"net/url"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 	"sync/atomic"
+	"syscall"
 	"testing"
 
 	"go.uber.org/goleak"
@@ -16,6 +19,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/intstr"
+	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/dynamic/fake"
 	clienttesting "k8s.io/client-go/testing"
 
@@ -223,6 +227,34 @@ func TestAnAPIServerThatIsAwayIsAFailureAndNoEmptySet(t *testing.T) {
 		}
 	}
 	c.down.Store(false)
+	c.until(t, "a.mcp")
+}
+
+// An API server that dies refuses connections, of which the informer says nothing.
+func TestAnAPIServerThatDiesIsAFailure(t *testing.T) {
+	var dead atomic.Bool
+	var first atomic.Pointer[watch.FakeWatcher]
+	c := newCluster(t, &config.KubernetesSource{}, func(c *cluster) {
+		c.client.PrependWatchReactor("services", func(clienttesting.Action) (bool, watch.Interface, error) {
+			if dead.Load() {
+				return true, nil, &url.Error{Op: "Get", URL: "https://api", Err: &net.OpError{Op: "dial", Net: "tcp", Err: os.NewSyscallError("connect", syscall.ECONNREFUSED)}}
+			}
+			w := watch.NewFake()
+			return first.CompareAndSwap(nil, w), w, nil // later ones are the client's own
+		})
+	}, service("a", map[string]string{annotationBackend: "true"}))
+	c.until(t, "a.mcp")
+	dead.Store(true)
+	first.Load().Stop()
+	for r := range c.reports {
+		if r.Err != nil {
+			if !strings.Contains(r.Err.Error(), "connection refused") {
+				t.Errorf("report %v, want the refused connection", r.Err)
+			}
+			break
+		}
+	}
+	dead.Store(false)
 	c.until(t, "a.mcp")
 }
 
