@@ -14,7 +14,7 @@ import (
 )
 
 // taskPair is an installation before three backends that make tasks: alpha and beta are modern, gamma is legacy. All of them stand
-// behind the host acme, which the test's policy is for.
+// behind the host acme, which the test's policy is for; alpha stands behind globex too.
 type taskPair struct {
 	*pair
 	alpha, beta, gamma *taskBackend
@@ -30,17 +30,21 @@ func newTaskPair(t *testing.T, policy string) *taskPair {
 		policy = "    tasks: " + policy + "\n"
 	}
 	p.pair = newPair(t, fmt.Sprintf("  alpha: {url: %q}\n  beta: {url: %q}\n  gamma: {url: %q}\n", p.alpha.url, p.beta.url, p.gamma.url),
-		"  acme:\n    backends: [{name: alpha, prefix: a__}, {name: beta, prefix: b__}, {name: gamma, prefix: g__}]\n"+policy)
+		"  acme:\n    backends: [{name: alpha, prefix: a__}, {name: beta, prefix: b__}, {name: gamma, prefix: g__}]\n"+policy+
+			"  globex:\n    backends: [{name: alpha}]\n    tasks: {unrecorded: deny}\n")
 	return p
 }
 
 func (p *taskPair) backends() []*taskBackend { return []*taskBackend{p.alpha, p.beta, p.gamma} }
 
 // mint makes a token without a process: some tests need many.
-func (p *pair) mint(t *testing.T, subject, scope string) string {
+func (p *pair) mint(t *testing.T, subject, scope string, hosts ...string) string {
 	t.Helper()
+	if hosts == nil {
+		hosts = []string{"acme"}
+	}
 	token, err := access.Mint(access.MintOptions{
-		Algorithm: "ES256", KeyFile: p.keyFile, Issuer: "https://idp.test", Audience: []string{"weir"}, Subject: subject, Hosts: []string{"acme"}, Scope: scope,
+		Algorithm: "ES256", KeyFile: p.keyFile, Issuer: "https://idp.test", Audience: []string{"weir"}, Subject: subject, Hosts: hosts, Scope: scope,
 	})
 	if err != nil {
 		t.Fatal(err)

@@ -175,6 +175,32 @@ func TestATaskWhoseToolIsGone(t *testing.T) {
 	}
 }
 
+// A task belongs to a principal in a host: one that may use two of them has it in the one in which it was made, also where both have
+// the backend. The control plane looks in the host that was asked.
+func TestATaskBelongsToItsHost(t *testing.T) {
+	t.Parallel()
+	p := newTaskPair(t, "")
+	token := p.mint(t, "alice", "", "acme", "globex")
+	in := func(dataplane int, host string) taskClient {
+		return taskClient{client{url: strings.TrimSuffix(p.data[dataplane].url(), "/mcp") + "/servers/" + host + "/mcp", token: token, version: modernVersion}}
+	}
+	id := in(0, "acme").start(t, "a__start", `{}`)
+	p.beta.set(func(b *taskBackend) { b.tasks["found"] = &madeTask{id: "found", status: "working", ttl: "null"} })
+	for n := range p.data {
+		for _, task := range []string{id, "found"} {
+			if err := in(n, "acme").get(task, "working"); err != nil {
+				t.Error(err)
+			}
+			if err := in(n, "globex").refused("tasks/get", taskParams(task), -32602, ""); err != nil {
+				t.Errorf("in the other host: %v", err)
+			}
+		}
+	}
+	if err := p.as(t, "alice", 1, modernVersion).get(id, "working"); err != nil { // a token of hers for this host alone
+		t.Error(err)
+	}
+}
+
 // What becomes of a task that nobody recorded, under each policy. It was made at the backend by other means.
 func TestPoliciesForTasksThatNobodyRecorded(t *testing.T) {
 	t.Parallel()
