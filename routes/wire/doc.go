@@ -14,7 +14,8 @@
 // data lines only: no ids, no retry, nothing to resume. A client that closes its connection cancels its request in both
 // eras (docs/decisions/0004-cancel-by-closing.md).
 //
-// The package also has what egress needs of the same wire: [EventReader], [ScanMessage] and the header value encoding.
+// The package also has what egress needs of the same wire: [EventReader], [ScanMessage], the header value encoding, and
+// [Buffers], the memory of large messages (docs/decisions/0007-memory-is-used-again.md).
 //
 // Sources: MCP 2026-07-28 basic/transports/streamable-http, basic/versioning, basic/index; MCP 2025-11-25 basic/transports.
 package wire
