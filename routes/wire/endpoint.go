@@ -316,6 +316,7 @@ func (x *exchange) dispatch() {
 	defer x.watchCaller()()
 	defer func() {
 		if v := recover(); v != nil {
+			x.w.reuse = false // who knows what it left behind
 			if v == http.ErrAbortHandler {
 				x.w.abort()
 				panic(v)

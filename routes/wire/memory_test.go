@@ -4,9 +4,14 @@ import (
 	"bytes"
 	"errors"
 	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
 	"sync"
 	"testing"
 	"testing/iotest"
+
+	"github.com/weir-mcp/weir/routes/access"
 )
 
 func TestClassesHoldWhatTheyShould(t *testing.T) {
@@ -103,6 +108,48 @@ func TestBodiesInMemoryThatIsUsedAgain(t *testing.T) {
 		})
 	}
 	wg.Wait()
+}
+
+// A request's memory is taken back where Dispatch says so, once it has returned, and from nobody who still holds it.
+func TestTheMemoryOfARequest(t *testing.T) {
+	var held *Memory
+	for name, tt := range map[string]struct {
+		dispatch func(w *Response, r *Request)
+		back     bool
+	}{
+		"not a word":      {func(w *Response, _ *Request) { w.Result([]byte("{}")) }, false},
+		"may be used":     {func(w *Response, _ *Request) { w.Reuse(); w.Result([]byte("{}")) }, true},
+		"not answered":    {func(w *Response, _ *Request) { w.Reuse() }, true},
+		"held":            {func(w *Response, r *Request) { w.Reuse(); held = r.Memory; held.Hold(); w.Result([]byte("{}")) }, false},
+		"after a panic":   {func(w *Response, _ *Request) { w.Reuse(); panic("oops") }, false},
+		"after its abort": {func(w *Response, _ *Request) { w.Reuse(); panic(http.ErrAbortHandler) }, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			e, err := NewEndpoint(Options{Anonymous: access.Anonymous("acme"), Dispatch: func(w *Response, r *Request) {
+				if string(r.Params[0].Value) == "" || r.Memory == nil {
+					t.Error("a large request without memory")
+				}
+				tt.dispatch(w, r)
+			}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			r := post(t.Context(), "http://weir.test/mcp", strings.NewReader(
+				`{"jsonrpc":"2.0","id":"i","method":"tools/call","params":{"name":"a","arguments":{"x":"`+strings.Repeat("x", 100_000)+`"}}}`))
+			w := httptest.NewRecorder()
+			func() {
+				defer func() { _ = recover() }() // net/http's part
+				e.ServeHTTP(w, r)
+			}()
+			if w.Body.Len() > 0 && !strings.Contains(w.Body.String(), `"id":"i"`) {
+				t.Errorf("answer %s", w.Body)
+			}
+			if back := e.bodies.kept > sizeOf(0); back != tt.back { // the smallest held the body's beginning
+				t.Errorf("%d bytes were taken back, want the request's: %t", e.bodies.kept, tt.back)
+			}
+		})
+	}
+	held.Release()
 }
 
 func TestReleasedMemoryIsPoisonedInTests(t *testing.T) {
