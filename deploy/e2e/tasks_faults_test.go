@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 )
@@ -106,17 +107,17 @@ func TestTasksSurviveARedisRestart(t *testing.T) {
 				}
 				for n := range p.data {
 					c := p.as(t, "alice", n, version)
-					eventually(t, "the task is found", func() error { return neverUnknown(t, c, id) })
+					eventually(t, "the task is found", func() error { return neverUnknown(t, c, id, "working") })
 				}
 			}
 		})
 	}
 }
 
-// neverUnknown is get of a task that is at work, where a miss is a failure at once: the task lives.
-func neverUnknown(t *testing.T, c taskClient, id string) error {
+// neverUnknown is get, where a miss is a failure at once: the task lives.
+func neverUnknown(t *testing.T, c taskClient, id, status string) error {
 	t.Helper()
-	err := c.get(id, "working")
+	err := c.get(id, status)
 	if err != nil && strings.Contains(err.Error(), "-32602") {
 		t.Fatalf("a living task was said not to exist: %v", err)
 	}
@@ -175,6 +176,43 @@ func TestATaskIsMadeWhileRedisStandsStill(t *testing.T) {
 	}
 }
 
+// A dataplane that is told to stop while a record waits in it writes it first. One that is killed takes it along: then the task is
+// looked for, and whoever was told its id owns it.
+func TestARecordThatWaitsWhenItsDataplaneEnds(t *testing.T) {
+	t.Parallel()
+	for policy, end := range map[string]func(t *testing.T, p *taskPair){
+		"deny": func(t *testing.T, p *taskPair) {
+			ended := make(chan int, 1)
+			if err := p.data[0].cmd.Process.Signal(syscall.SIGTERM); err != nil {
+				t.Fatal(err)
+			}
+			p.redis.Resume()
+			go func() { <-p.data[0].ended; ended <- p.data[0].cmd.ProcessState.ExitCode() }()
+			if code := soon(t, "the end of the dataplane", ended); code != 0 {
+				t.Errorf("exit status %d, want 0", code)
+			}
+		},
+		"claim": func(_ *testing.T, p *taskPair) {
+			p.data[0].kill()
+			p.redis.Resume()
+		},
+	} {
+		t.Run(policy, func(t *testing.T) {
+			p := newTaskPair(t, "{unrecorded: "+policy+"}")
+			alice := [2]taskClient{p.as(t, "alice", 0, modernVersion), p.as(t, "alice", 1, modernVersion)}
+			for _, c := range alice { // the host is warm, the token known
+				c.start(t, "a__start", `{}`)
+			}
+			p.redis.Pause()
+			id := alice[0].start(t, "b__start", `{"ask":true}`)
+			end(t, p)
+			eventually(t, "the task is found", func() error { return neverUnknown(t, alice[1], id, "input_required") })
+			alice[1].must(t, "tasks/cancel", taskParams(id))
+			p.onlyAt(t, p.beta, "tasks/cancel", id)
+		})
+	}
+}
+
 // Redis stands still while tasks are followed: each follow-up fails in a way that says to try again, soon, and works afterwards.
 // Nothing was sent to a backend meanwhile.
 func TestTasksAreFollowedWhileRedisStandsStill(t *testing.T) {
@@ -221,7 +259,7 @@ func TestTasksAreFollowedWhileRedisStandsStill(t *testing.T) {
 	for version, id := range ids {
 		for n := range p.data {
 			c := p.as(t, "alice", n, version)
-			eventually(t, "followed again", func() error { return neverUnknown(t, c, id) })
+			eventually(t, "followed again", func() error { return neverUnknown(t, c, id, "working") })
 		}
 	}
 	// What nobody knows is said to be unknown only some time after the outage: until then a record may be on its way.
