@@ -195,7 +195,9 @@ func FuzzResultFor(f *testing.F) {
 	f.Add(`{}`, "tools/call")
 	f.Add(` {"a":{"b":"}"} } `, "resources/read")
 	f.Add(`{"ttlMs":1,"cacheScope":"public","resultType":"x"}`, "tools/list")
+	f.Add(`{"`, "tools/list") // no JSON
 	f.Fuzz(func(t *testing.T, result, method string) {
+		_, _ = ResultFor(Legacy, LatestModern, method, json.RawMessage(result)) // whatever it is, no panic
 		got, err := ResultFor(Modern, LatestLegacy, method, json.RawMessage(result))
 		if err != nil {
 			return

@@ -201,7 +201,7 @@ func (w *walker) sure() bool {
 
 // value steps over the value at the position and returns it.
 func (w *walker) value() json.RawMessage {
-	start := w.i
+	start := min(w.i, len(w.b)) // beyond it only where a trusted walker should not have been
 	switch {
 	case !w.trusted:
 		w.bad = w.bad || !w.quick.value(w.depth)
