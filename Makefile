@@ -24,7 +24,7 @@ run: build ## run both planes in one process before the demo backends; ARGS="--b
 .PHONY: test
 test: ## run every test; WEIR_REQUIRE_REDIS=1 makes a missing redis-server a failure
 	$(GO) test $(UNIT)
-	$(GO) test -count=1 ./deploy/e2e
+	$(GO) test -count=1 -timeout 30m ./deploy/e2e
 
 .PHONY: check
 check: format vet staticcheck race ## what CI runs: format, vet, staticcheck, every test (e2e and docs too) under the race detector
@@ -44,7 +44,7 @@ staticcheck: ## staticcheck, at the version that go.mod pins
 .PHONY: race
 race: ## every test under the race detector
 	$(GO) test -race $(UNIT)
-	$(GO) test -race -count=1 ./deploy/e2e
+	$(GO) test -race -count=1 -timeout 30m ./deploy/e2e
 
 .PHONY: conformance
 conformance: build ## the official MCP conformance suite, direct and through Weir, and the difference (needs node and npm)
