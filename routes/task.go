@@ -2,7 +2,6 @@ package routes
 
 import (
 	"crypto/sha256"
-	"encoding/binary"
 	"encoding/hex"
 	"errors"
 	"fmt"
@@ -33,20 +32,12 @@ const (
 	TaskOutageGrace = 10 * time.Second
 )
 
-// TaskDigest stands for a task id wherever it is kept: hex SHA-256 over the host and the id, each after its length (8 bytes, big
-// endian). The id itself may be all that protects a task, so that it is never stored. The result is the same on every plane and in
-// every version.
-func TaskDigest(host HostID, id string) string { return digestOf(string(host), id) }
-
-func digestOf(parts ...string) string {
-	h := sha256.New()
-	var length [8]byte
-	for _, part := range parts {
-		binary.BigEndian.PutUint64(length[:], uint64(len(part)))
-		h.Write(length[:])
-		h.Write([]byte(part))
-	}
-	return hex.EncodeToString(h.Sum(nil))
+// TaskDigest stands for a task id wherever it is kept: its hex SHA-256, in every host the same, so that hosts which share a backend see
+// each other's owners. The id itself may be all that protects a task, so that it is never stored. The result is the same on every plane
+// and in every version.
+func TaskDigest(id string) string {
+	sum := sha256.Sum256([]byte(id))
+	return hex.EncodeToString(sum[:])
 }
 
 // TaskSource says how a task came to its owner.
@@ -64,7 +55,9 @@ const AnyPrincipal = "*"
 
 // TaskOwner is one entry of a task's record: which backend holds the task, and for whom.
 type TaskOwner struct {
-	Principal string // as package access has it, or AnyPrincipal
+	// Principal is as package access has it, or AnyPrincipal. A store returns an entry of another host with that host's name and a slash
+	// before the principal: it is somebody else's, also where the principal is the same.
+	Principal string
 	Backend   BackendID
 	Tool      string // the downstream name of the tool that made it; empty: unknown
 	Source    TaskSource
@@ -92,7 +85,7 @@ func TaskLife(ttl time.Duration, unlimited bool) time.Duration {
 	return min(max(ttl+taskLifeGrace, MinTaskLife), MaxTaskLife)
 }
 
-// TaskRecord is every live entry of one task id in one host, in no order.
+// TaskRecord is every live entry of one task id, in no order: those of the host in question, and the minted and claimed ones of others.
 type TaskRecord []TaskOwner
 
 // TaskView is what a record means to one principal.

@@ -31,7 +31,7 @@ func newTaskPair(t *testing.T, policy string) *taskPair {
 	}
 	p.pair = newPair(t, fmt.Sprintf("  alpha: {url: %q}\n  beta: {url: %q}\n  gamma: {url: %q}\n", p.alpha.url, p.beta.url, p.gamma.url),
 		"  acme:\n    backends: [{name: alpha, prefix: a__}, {name: beta, prefix: b__}, {name: gamma, prefix: g__}]\n"+policy+
-			"  globex:\n    backends: [{name: alpha}]\n    tasks: {unrecorded: deny}\n")
+			"  globex:\n    backends: [{name: alpha}]\n")
 	return p
 }
 

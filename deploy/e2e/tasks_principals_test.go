@@ -176,7 +176,7 @@ func TestATaskWhoseToolIsGone(t *testing.T) {
 }
 
 // A task belongs to a principal in a host: one that may use two of them has it in the one in which it was made, also where both have
-// the backend. The control plane looks in the host that was asked.
+// the backend, and nobody of the other host can claim it. The control plane looks in the host that was asked.
 func TestATaskBelongsToItsHost(t *testing.T) {
 	t.Parallel()
 	p := newTaskPair(t, "")
@@ -194,6 +194,17 @@ func TestATaskBelongsToItsHost(t *testing.T) {
 			if err := in(n, "globex").refused("tasks/get", taskParams(task), -32602, ""); err != nil {
 				t.Errorf("in the other host: %v", err)
 			}
+			stranger := taskClient{client{url: in(n, "globex").url, token: p.mint(t, "mallory", "", "globex"), version: modernVersion}}
+			for _, method := range []string{"tasks/get", "tasks/cancel"} {
+				if err := stranger.refused(method, taskParams(task), -32602, ""); err != nil {
+					t.Errorf("%s by a stranger of the other host: %v", method, err)
+				}
+			}
+		}
+	}
+	for _, b := range p.backends() {
+		if n := len(b.asked("tasks/cancel", "")); n != 0 {
+			t.Errorf("%s saw %d tasks/cancel", b.url, n)
 		}
 	}
 	if err := p.as(t, "alice", 1, modernVersion).get(id, "working"); err != nil { // a token of hers for this host alone

@@ -73,7 +73,7 @@ func Keys() []Key {
 		{tagStatus + "dataplane:<dataplane>", "string", "the dataplane's choice", RoleDataplane,
 			"what a dataplane says of itself, JSON"},
 		{"{task:<digest>}", "hash", "that of its longest entry", RoleAny,
-			"owner record of a task: principal/backend → when the entry expires, its life, when it was made, all in milliseconds, its source (mint, claim, probe), and tool and session, JSON"},
+			"owner record of a task: host/principal/backend → when the entry expires, its life, when it was made, all in milliseconds, its source (mint, claim, probe), and tool and session, JSON"},
 		{"{tasks:<host>/<principal>}", "zset", "that of its longest member", RoleAny,
 			"digest of a task that the principal holds in the host → when that expires, Unix milliseconds"},
 		{"{taskhost:<host>}", "zset", "that of its longest member", RoleAny,

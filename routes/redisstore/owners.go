@@ -80,14 +80,14 @@ func (o *Owners) put(ctx context.Context, op string, host routes.HostID, id stri
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", op, err)
 	}
-	digest, life, created := routes.TaskDigest(host, id), owner.Life.Milliseconds(), int64(0)
+	digest, life, created := routes.TaskDigest(id), owner.Life.Milliseconds(), int64(0)
 	if !owner.Created.IsZero() {
 		created = max(owner.Created.UnixMilli(), 0)
 	}
 	room := invocation{touchScript, []string{o.keys.tasks(host, owner.Principal)}, []any{digest, life, o.maxTasks}}
 	seen := invocation{touchScript, []string{o.keys.taskHost(host)}, []any{owner.Principal, life, 0}}
 	entry := invocation{ownScript, []string{o.keys.task(digest)}, []any{
-		string(owner.Source), owner.Principal, string(owner.Backend), life, created, details, o.maxOwners,
+		string(owner.Source), scoped(host, owner.Principal), string(owner.Backend), life, created, details, o.maxOwners,
 	}}
 	var made, reply []string
 	err = o.gate.do(ctx, op, func(ctx context.Context) error {
@@ -111,14 +111,14 @@ func (o *Owners) put(ctx context.Context, op string, host routes.HostID, id stri
 		return nil, fmt.Errorf("%s: %w: the principal holds %d in host %q", op, routes.ErrTooManyTasks, o.maxTasks, host)
 	case reply[0] == replyFull:
 		o.giveUp(ctx, host, digest, owner.Principal, made, nil)
-		return nil, fmt.Errorf("%s: %w: the id has %d entries in host %q", op, routes.ErrTooManyTasks, o.maxOwners, host)
+		return nil, fmt.Errorf("%s: %w: the id has %d entries", op, routes.ErrTooManyTasks, o.maxOwners)
 	case reply[0] != replyOK:
 		return nil, fmt.Errorf("%s: unexpected reply %q", op, reply[0])
 	}
 	if owner.Source == routes.TaskMinted {
 		return nil, nil // nobody refuses it, and nobody asked for the record
 	}
-	record := o.recordOf(digest, reply[1:])
+	record := o.recordOf(host, digest, reply[1:])
 	o.giveUp(ctx, host, digest, owner.Principal, made, record)
 	return record, nil
 }
@@ -152,8 +152,8 @@ func (o *Owners) TaskRecord(ctx context.Context, host routes.HostID, id, princip
 	if host == "" || principal == "" {
 		return nil, errors.New("task record: host or principal is empty")
 	}
-	digest := routes.TaskDigest(host, id)
-	reply, err := o.run(ctx, "task record", lookScript, []string{o.keys.task(digest)}, principal)
+	digest := routes.TaskDigest(id)
+	reply, err := o.run(ctx, "task record", lookScript, []string{o.keys.task(digest)}, scoped(host, principal), scoped(host, routes.AnyPrincipal))
 	if err != nil {
 		return nil, err
 	}
@@ -162,7 +162,7 @@ func (o *Owners) TaskRecord(ctx context.Context, host routes.HostID, id, princip
 	}
 	o.prolong(ctx, host, digest, principal, reply[1])
 	o.prolong(ctx, host, digest, routes.AnyPrincipal, reply[2])
-	return o.recordOf(digest, reply[3:]), nil
+	return o.recordOf(host, digest, reply[3:]), nil
 }
 
 // prolong moves the end of what the set of a principal has of a task, if the script prolonged an entry to the given life.
@@ -178,14 +178,23 @@ func (o *Owners) prolong(ctx context.Context, host routes.HostID, digest, princi
 	})
 }
 
-// recordOf reads fields and values.
-func (o *Owners) recordOf(digest string, fields []string) routes.TaskRecord {
+// scoped is how a principal stands in a field: a task of one host is none of another's.
+func scoped(host routes.HostID, principal string) string { return string(host) + "/" + principal }
+
+// recordOf reads fields and values, as they are seen in a host. What another host's principals share among themselves is left out.
+func (o *Owners) recordOf(host routes.HostID, digest string, fields []string) routes.TaskRecord {
 	var record routes.TaskRecord
 	for i := 0; i+1 < len(fields); i += 2 {
-		owner, err := parseOwner(fields[i], fields[i+1])
+		of, owner, err := parseOwner(fields[i], fields[i+1])
 		if err != nil {
 			o.report(fmt.Errorf("owner record %s: entry %q: %w", digest, fields[i][:min(len(fields[i]), 200)], err))
 			continue
+		}
+		if of != host {
+			if owner.Source == routes.TaskShared {
+				continue
+			}
+			owner.Principal, owner.Tool, owner.Session = scoped(of, owner.Principal), "", ""
 		}
 		record = append(record, owner)
 	}
@@ -199,32 +208,31 @@ type ownerDetails struct {
 }
 
 // parseOwner is the inverse of what ownScript writes. Its error shows nothing of the value.
-func parseOwner(field, value string) (routes.TaskOwner, error) {
-	principal, backend, ok := strings.Cut(field, "/")
-	f := strings.SplitN(value, " ", 5)
-	if !ok || len(f) != 5 {
-		return routes.TaskOwner{}, errors.New("is not an entry")
+func parseOwner(field, value string) (host routes.HostID, _ routes.TaskOwner, _ error) {
+	who, f := strings.Split(field, "/"), strings.SplitN(value, " ", 5)
+	if len(who) != 3 || len(f) != 5 {
+		return "", routes.TaskOwner{}, errors.New("is not an entry")
 	}
 	var ms [3]int64
 	for i := range ms {
 		var err error
 		if ms[i], err = strconv.ParseInt(f[i], 10, 64); err != nil {
-			return routes.TaskOwner{}, errors.New("has a bad number")
+			return "", routes.TaskOwner{}, errors.New("has a bad number")
 		}
 	}
 	var details ownerDetails
 	if err := json.Unmarshal([]byte(f[4]), &details); err != nil {
-		return routes.TaskOwner{}, errors.New("has bad details")
+		return "", routes.TaskOwner{}, errors.New("has bad details")
 	}
 	owner := routes.TaskOwner{
-		Principal: principal, Backend: routes.BackendID(backend), Source: routes.TaskSource(f[3]),
+		Principal: who[1], Backend: routes.BackendID(who[2]), Source: routes.TaskSource(f[3]),
 		Tool: details.Tool, Session: details.Session,
 		Expires: time.UnixMilli(ms[0]).UTC(), Life: time.Duration(ms[1]) * time.Millisecond, Created: time.UnixMilli(ms[2]).UTC(),
 	}
 	if err := owner.Validate(); err != nil {
-		return routes.TaskOwner{}, err
+		return "", routes.TaskOwner{}, err
 	}
-	return owner, nil
+	return routes.HostID(who[0]), owner, nil
 }
 
 // invocation is one call of a script.

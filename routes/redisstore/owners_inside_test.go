@@ -125,12 +125,12 @@ func (s *ownersStage) look(t *testing.T, id, principal string) routes.TaskRecord
 // age makes an entry, its key and its places in the sets end after left from now.
 func (s *ownersStage) age(t *testing.T, id string, o routes.TaskOwner, left time.Duration) {
 	t.Helper()
-	key, field := s.keys.task(routes.TaskDigest(host, id)), o.Principal+"/"+string(o.Backend)
+	key, field := s.keys.task(routes.TaskDigest(id)), scoped(host, o.Principal)+"/"+string(o.Backend)
 	_, rest, _ := strings.Cut(s.redis.Do("HGET", key, field), " ")
 	ends := time.Now().Add(left).UnixMilli()
 	s.redis.Do("HSET", key, field, fmt.Sprint(ends, " ", rest))
 	s.redis.Do("PEXPIREAT", key, ends)
-	for set, member := range map[string]string{s.keys.tasks(host, o.Principal): routes.TaskDigest(host, id), s.keys.taskHost(host): o.Principal} {
+	for set, member := range map[string]string{s.keys.tasks(host, o.Principal): routes.TaskDigest(id), s.keys.taskHost(host): o.Principal} {
 		s.redis.Do("ZADD", set, ends, member)
 		s.redis.Do("PEXPIREAT", set, ends)
 	}
@@ -172,7 +172,7 @@ func TestALookUpIsOneRoundTrip(t *testing.T) {
 		if left := r[0].Expires.Sub(began); left < tt.owner.Life-time.Second {
 			t.Errorf("%s: prolonged to %v", tt.name, left)
 		}
-		for _, key := range []string{s.keys.task(routes.TaskDigest(host, tt.id)), s.keys.tasks(host, tt.owner.Principal), s.keys.taskHost(host)} {
+		for _, key := range []string{s.keys.task(routes.TaskDigest(tt.id)), s.keys.tasks(host, tt.owner.Principal), s.keys.taskHost(host)} {
 			if ttl := s.client.PTTL(t.Context(), key).Val(); ttl < tt.owner.Life-time.Minute || ttl > tt.owner.Life {
 				t.Errorf("%s: %s lives for %v, want %v", tt.name, key, ttl, tt.owner.Life)
 			}
@@ -187,16 +187,16 @@ func TestAKeyLivesAsLongAsItsLongestEntry(t *testing.T) {
 	s.mint(t, "x", long)
 	s.mint(t, "x", short)
 	s.mint(t, "y", task(alice, "files", routes.TaskMinted))
-	for _, key := range []string{s.keys.task(routes.TaskDigest(host, "x")), s.keys.tasks(host, alice), s.keys.taskHost(host)} {
+	for _, key := range []string{s.keys.task(routes.TaskDigest("x")), s.keys.tasks(host, alice), s.keys.taskHost(host)} {
 		if ttl := s.client.PTTL(t.Context(), key).Val(); ttl < long.Life-time.Minute || ttl > long.Life {
 			t.Errorf("%s lives for %v, want %v", key, ttl, long.Life)
 		}
 	}
 	// A write forgets what has ended: an hour later bob's entry would have.
 	s.age(t, "x", short, -time.Minute)
-	s.redis.Do("PEXPIREAT", s.keys.task(routes.TaskDigest(host, "x")), time.Now().Add(time.Hour).UnixMilli())
+	s.redis.Do("PEXPIREAT", s.keys.task(routes.TaskDigest("x")), time.Now().Add(time.Hour).UnixMilli())
 	s.mint(t, "x", long)
-	if fields := s.redis.Do("HKEYS", s.keys.task(routes.TaskDigest(host, "x"))); fields != "["+alice+"/files]" {
+	if fields := s.redis.Do("HKEYS", s.keys.task(routes.TaskDigest("x"))); fields != "["+scoped(host, alice)+"/files]" {
 		t.Errorf("the record has %s, want alice's entry alone", fields)
 	}
 }
@@ -204,10 +204,10 @@ func TestAKeyLivesAsLongAsItsLongestEntry(t *testing.T) {
 func TestEntriesThatCantBeReadAreReportedAndLeftOut(t *testing.T) {
 	s := stageOwners(t, routestest.RedisOptions{})
 	s.mint(t, "x", task(alice, "files", routes.TaskMinted))
-	key := s.keys.task(routes.TaskDigest(host, "x"))
+	key := s.keys.task(routes.TaskDigest("x"))
 	later := time.Now().Add(time.Hour).UnixMilli()
-	s.redis.Do("HSET", key, bob+"/mail", "a secret that nobody logs", bob+"/chat", fmt.Sprintf(`%d 3600000 1 lease {}`, later),
-		bob+"/wiki", fmt.Sprintf(`%d 3600000 1 mint {"tool":`, later), "nobackend", fmt.Sprintf(`%d 3600000 1 mint {}`, later),
+	s.redis.Do("HSET", key, scoped(host, bob)+"/mail", "a secret that nobody logs", scoped(host, bob)+"/chat", fmt.Sprintf(`%d 3600000 1 lease {}`, later),
+		scoped(host, bob)+"/wiki", fmt.Sprintf(`%d 3600000 1 mint {"tool":`, later), "nobackend", fmt.Sprintf(`%d 3600000 1 mint {}`, later),
 		bob+"/code", fmt.Sprintf(`%d 99999999999999999999 1 mint {}`, later))
 	r := s.look(t, "x", alice)
 	if len(r) != 1 || r[0].Principal != alice {

@@ -23,15 +23,16 @@ func TestOwnersInRedisAreThoseInMemory(t *testing.T) {
 	most := routestest.OwnerLimits{Tasks: 3, Entries: 4}
 	inRedis := newOwners(t, open(t, redisstore.Config{URL: r.URL()}), most)
 	ctx, runs := t.Context(), 0
-	principals, ids := []string{"ann", "ben", "cy"}, []string{"1", "2", "3", "4"}
+	principals := []string{"ann", "ben", "cy"}
 	rapid.Check(t, func(t *rapid.T) {
 		runs++
-		host := routes.HostID(fmt.Sprint("host-", runs))
+		hosts := []routes.HostID{routes.HostID(fmt.Sprint("host-", runs)), routes.HostID(fmt.Sprint("other-", runs))}
+		ids := []string{fmt.Sprint("1-", runs), fmt.Sprint("2-", runs), fmt.Sprint("3-", runs), fmt.Sprint("4-", runs)}
 		memory := routestest.NewMemory()
 		memory.SetMaxTasks(most.Tasks)
 		memory.SetMaxTaskOwners(most.Entries)
 		for range rapid.IntRange(1, 20).Draw(t, "steps") {
-			id := rapid.SampledFrom(ids).Draw(t, "id")
+			id, host := rapid.SampledFrom(ids).Draw(t, "id"), rapid.SampledFrom(hosts).Draw(t, "host")
 			o := routes.TaskOwner{
 				Principal: rapid.SampledFrom(principals).Draw(t, "principal"),
 				Backend:   rapid.SampledFrom([]routes.BackendID{"a", "b"}).Draw(t, "backend"),
@@ -58,6 +59,7 @@ func TestOwnersInRedisAreThoseInMemory(t *testing.T) {
 				t.Fatalf("%+v (-memory +Redis):\n%s", o, diff)
 			}
 		}
+		host := rapid.SampledFrom(hosts).Draw(t, "host to look at")
 		for _, id := range ids {
 			got, err1 := inRedis.TaskRecord(ctx, host, id, "ann")
 			want, err2 := memory.TaskRecord(ctx, host, id, "ann")

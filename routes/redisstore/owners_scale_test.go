@@ -35,9 +35,9 @@ func TestALookUpStaysFlatWithManyRecords(t *testing.T) {
 		for ; from < to; from += each {
 			o := task(principal(from), "files", routes.TaskMinted)
 			s.mint(t, id(from), o)
-			args := []any{"EVAL", copyTasks, 2, s.keys.task(routes.TaskDigest(host, id(from))), s.keys.tasks(host, o.Principal), s.keys.prefix + "{task:"}
+			args := []any{"EVAL", copyTasks, 2, s.keys.task(routes.TaskDigest(id(from))), s.keys.tasks(host, o.Principal), s.keys.prefix + "{task:"}
 			for i := from + 1; i < from+each; i++ {
-				args = append(args, routes.TaskDigest(host, id(i)))
+				args = append(args, routes.TaskDigest(id(i)))
 			}
 			s.redis.Do(args...)
 		}

@@ -38,7 +38,7 @@ local function entry(value) return string.match(value, '^(%d+) (%d+) (%d+) (%a+)
 // ownScript writes an entry of a record, if it may. It returns the record as it stands then, fields and values, unless the entry is
 // minted.
 //
-// KEYS 1 record; ARGV 1 source, 2 principal, 3 backend, 4 life in ms, 5 when it was made, in ms (0: now), 6 details, 7 how many entries
+// KEYS 1 record; ARGV 1 source, 2 host/principal, 3 backend, 4 life in ms, 5 when it was made, in ms (0: now), 6 details, 7 how many entries
 // the record may have.
 //
 // An entry that can't be read refuses a claim as one of somebody else does: a later version may have written it.
@@ -65,8 +65,8 @@ for i = 1, #f, 2 do
     elseif ARGV[1] ~= 'mint' then
       table.insert(reply, f[i])
       table.insert(reply, f[i + 1])
-      if string.match(f[i], '/(.*)$') == ARGV[3] then
-        refused = refused or ARGV[1] == 'probe' or from ~= 'probe'
+      if string.match(f[i], '[^/]*$') == ARGV[3] then
+        refused = refused or from ~= 'probe'
       end
     end
   end
@@ -88,14 +88,14 @@ return reply
 // their life left. Its reply begins with the longest life that it prolonged of each kind (0: none). Where Redis refuses to write, for
 // want of memory say, it reads all the same.
 //
-// KEYS 1 record; ARGV 1 principal.
+// KEYS 1 record; ARGV 1 host/principal, 2 host/*.
 var lookScript = redis.NewScript(luaEntries + `
-local prolonged, last, reply = {['*'] = 0, [ARGV[1]] = 0}, 0, {'OK', '0', '0'}
+local prolonged, last, reply = {[ARGV[2]] = 0, [ARGV[1]] = 0}, 0, {'OK', '0', '0'}
 for i = 1, #f, 2 do
   local expires, life, made, from, what = entry(f[i + 1])
   local value = f[i + 1]
   if expires then
-    local ends, lives, principal = tonumber(expires), tonumber(life), string.match(f[i], '^([^/]*)/')
+    local ends, lives, principal = tonumber(expires), tonumber(life), string.match(f[i], '^(.*)/')
     if ends > ms and principal and prolonged[principal] and ends - ms < lives / 2 then
       local longer = table.concat({text(ms + lives), life, made, from, what}, ' ')
       local done = redis.pcall('HSET', KEYS[1], f[i], longer)
@@ -112,8 +112,8 @@ for i = 1, #f, 2 do
     table.insert(reply, value)
   end
 end
-if prolonged['*'] > 0 or prolonged[ARGV[1]] > 0 then redis.call('PEXPIREAT', KEYS[1], text(last)) end
-reply[2], reply[3] = text(prolonged[ARGV[1]]), text(prolonged['*'])
+if prolonged[ARGV[2]] > 0 or prolonged[ARGV[1]] > 0 then redis.call('PEXPIREAT', KEYS[1], text(last)) end
+reply[2], reply[3] = text(prolonged[ARGV[1]]), text(prolonged[ARGV[2]])
 return reply
 `)
 

@@ -34,7 +34,7 @@ func (o *Owners) PrincipalTasks(ctx context.Context, host routes.HostID, princip
 	if err != nil {
 		return nil, err
 	}
-	entries, err := o.entries(ctx, "principal tasks", sets[0].held(principal))
+	entries, err := o.entries(ctx, "principal tasks", sets[0].held(host, principal))
 	if err != nil {
 		return nil, err
 	}
@@ -82,7 +82,7 @@ func (o *Owners) HostTasks(ctx context.Context, host routes.HostID, limit int) (
 	}
 	var wanted []held
 	for i := range tops {
-		wanted = append(wanted, tops[i].held(names[i])...)
+		wanted = append(wanted, tops[i].held(host, names[i])...)
 	}
 	entries, err := o.entries(ctx, op, wanted)
 	if err != nil {
@@ -115,14 +115,15 @@ type set struct {
 
 // held is a task of a principal, as its set has it.
 type held struct {
+	host              routes.HostID
 	principal, digest string
 	now               time.Time // by Redis, when the set was read
 }
 
-func (s *set) held(principal string) []held {
+func (s *set) held(host routes.HostID, principal string) []held {
 	all := make([]held, len(s.members))
 	for i, digest := range s.members {
-		all[i] = held{principal, digest, s.now}
+		all[i] = held{host, principal, digest, s.now}
 	}
 	return all
 }
@@ -180,11 +181,11 @@ func (o *Owners) entries(ctx context.Context, op string, wanted []held) ([]route
 		for i, h := range some {
 			var own []string
 			for field, value := range cmds[i].Val() {
-				if strings.HasPrefix(field, h.principal+"/") {
+				if strings.HasPrefix(field, scoped(h.host, h.principal)+"/") {
 					own = append(own, field, value)
 				}
 			}
-			for _, owner := range o.recordOf(h.digest, own) {
+			for _, owner := range o.recordOf(h.host, h.digest, own) {
 				if owner.Expires.After(h.now) {
 					entries = append(entries, routes.TaskEntry{Task: h.digest, TaskOwner: owner})
 				}

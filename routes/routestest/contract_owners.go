@@ -162,7 +162,7 @@ func (b *ownerBench) wantTasks(t *testing.T, principal string, ids ...string) {
 	t.Helper()
 	var want, got []string
 	for _, id := range ids {
-		want = append(want, routes.TaskDigest(acme, id))
+		want = append(want, routes.TaskDigest(id))
 	}
 	for _, e := range b.tasks(t, principal) {
 		if e.Principal != principal {

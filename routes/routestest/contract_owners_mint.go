@@ -3,6 +3,7 @@ package routestest
 import (
 	"context"
 	"errors"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -78,12 +79,42 @@ func mintCases() map[string]func(*testing.T, *ownerBench) {
 				t.Errorf("HostTasks = %+v, want one task with two entries", view)
 			}
 		},
-		"hosts are apart": func(t *testing.T, b *ownerBench) {
-			b.mint(t, "1", minted(alice, "files"))
+		"a task of one host is somebody else's in another, for its own principal too": func(t *testing.T, b *ownerBench) {
+			own := minted(alice, "files")
+			own.Session = "s"
+			b.mint(t, "1", own)
 			r, err := b.o.TaskRecord(b.ctx, "other", "1", alice)
-			if len(r) != 0 || err != nil {
-				t.Errorf("TaskRecord in another host: %v, %v", r, err)
+			if err != nil || len(r) != 1 || r[0].Principal != string(acme)+"/"+alice || r[0].Tool != "" || r[0].Session != "" {
+				t.Errorf("TaskRecord in another host: %+v, %v", r, err)
 			}
+			v, err := r.For(alice, routes.TaskPolicy{Unrecorded: "probe"}, func(*routes.TaskOwner) bool { return true })
+			if err != nil || v.Owner != nil || !slices.Equal(v.Held, []routes.BackendID{"files"}) {
+				t.Errorf("it means %+v, %v, want one that is held", v, err)
+			}
+			for _, o := range []routes.TaskOwner{claimed(alice, "files"), claimed(bob, "files"), shared("files")} {
+				r, err := b.o.ClaimTask(b.ctx, "other", "1", o)
+				if err != nil || len(r) != 1 || r[0].Source != routes.TaskMinted {
+					t.Errorf("a claim in another host: %+v, %v, want the record as it was", r, err)
+				}
+			}
+			if _, err := b.o.ClaimTask(b.ctx, "other", "1", claimed(alice, "mail")); err != nil { // another backend's task of that id
+				t.Error(err)
+			}
+			wantOwner(t, b.record(t, "1", alice), alice, "files", "mail")
+		},
+		"what everybody of a host may follow says nothing in another host": func(t *testing.T, b *ownerBench) {
+			b.claim(t, "1", shared("files"))
+			r, err := b.o.TaskRecord(b.ctx, "other", "1", alice)
+			if err != nil || len(r) != 0 {
+				t.Errorf("TaskRecord in another host: %+v, %v", r, err)
+			}
+			r, err = b.o.ClaimTask(b.ctx, "other", "1", shared("files"))
+			if err != nil || len(r) != 1 || r[0].Principal != routes.AnyPrincipal {
+				t.Errorf("shared in another host too: %+v, %v", r, err)
+			}
+		},
+		"hosts have lists of their own": func(t *testing.T, b *ownerBench) {
+			b.mint(t, "1", minted(alice, "files"))
 			if tasks, err := b.o.PrincipalTasks(b.ctx, "other", alice); len(tasks) != 0 || err != nil {
 				t.Errorf("PrincipalTasks in another host: %v, %v", tasks, err)
 			}

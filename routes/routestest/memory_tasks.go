@@ -12,10 +12,11 @@ import (
 	"github.com/weir-mcp/weir/routes"
 )
 
-// memoryTasks are owner records: by host, digest, and principal with backend.
-type memoryTasks map[routes.HostID]map[string]map[taskField]routes.TaskOwner
+// memoryTasks are owner records: by digest, and host, principal and backend.
+type memoryTasks map[string]map[taskField]routes.TaskOwner
 
 type taskField struct {
+	host      routes.HostID
 	principal string
 	backend   routes.BackendID
 }
@@ -75,36 +76,33 @@ func (m *Memory) putTask(ctx context.Context, op string, host routes.HostID, id 
 		return nil, err
 	}
 	defer m.mu.Unlock()
-	now, digest, field := taskTime(time.Now()), routes.TaskDigest(host, id), taskField{o.Principal, o.Backend}
+	now, digest, field := taskTime(time.Now()), routes.TaskDigest(id), taskField{host, o.Principal, o.Backend}
 	if o.Created.IsZero() {
 		o.Created = now
 	}
 	o.Created, o.Life, o.Expires = taskTime(o.Created), o.Life.Truncate(time.Millisecond), now.Add(o.Life.Truncate(time.Millisecond))
-	record := m.data.liveTask(host, digest, now)
+	record := m.data.liveTask(digest, now)
 	old, stands := record[field]
 	if !stands {
-		holds := slices.ContainsFunc(taskRecord(record), func(other routes.TaskOwner) bool { return other.Principal == o.Principal })
+		holds := slices.ContainsFunc(taskRecord(host, record), func(other routes.TaskOwner) bool { return other.Principal == o.Principal })
 		full := fmt.Errorf("%s: %w", op, routes.ErrTooManyTasks)
 		switch {
 		case !holds && len(m.data.tasksOf(host, o.Principal, now)) >= cmp.Or(m.most.Tasks, routes.MaxTasks):
 			return nil, full // before anything else: Redis makes room before it looks at the record
-		case refused(record, o):
-			return taskRecord(record), nil
+		case refused(record, field, o.Source):
+			return taskRecord(host, record), nil
 		case len(record) >= cmp.Or(m.most.Entries, routes.MaxTaskOwners):
 			return nil, full
 		}
 	} else {
 		o = mergeTask(old, o)
 	}
-	if m.data.tasks[host] == nil {
-		m.data.tasks[host] = map[string]map[taskField]routes.TaskOwner{}
-	}
 	if record == nil {
 		record = map[taskField]routes.TaskOwner{}
-		m.data.tasks[host][digest] = record
+		m.data.tasks[digest] = record
 	}
 	record[field] = o
-	return taskRecord(record), nil
+	return taskRecord(host, record), nil
 }
 
 // checkTask refuses what can't be meant.
@@ -119,10 +117,9 @@ func checkTask(host routes.HostID, id string, o *routes.TaskOwner) error {
 func taskTime(t time.Time) time.Time { return time.UnixMilli(t.UnixMilli()).UTC() }
 
 // refused reports whether somebody else's entry forbids a claim.
-func refused(record map[taskField]routes.TaskOwner, o routes.TaskOwner) bool {
-	for _, other := range record {
-		if other.Backend == o.Backend && other.Principal != o.Principal &&
-			(o.Source == routes.TaskShared || o.Source == routes.TaskClaimed && other.Source != routes.TaskShared) {
+func refused(record map[taskField]routes.TaskOwner, own taskField, source routes.TaskSource) bool {
+	for field, other := range record {
+		if field != own && field.backend == own.backend && source != routes.TaskMinted && other.Source != routes.TaskShared {
 			return true
 		}
 	}
@@ -146,15 +143,15 @@ func mergeTask(old, next routes.TaskOwner) routes.TaskOwner {
 }
 
 // liveTask forgets what has expired of a task and returns the rest; nil: nothing is left.
-func (d *memoryData) liveTask(host routes.HostID, digest string, now time.Time) map[taskField]routes.TaskOwner {
-	record := d.tasks[host][digest]
+func (d *memoryData) liveTask(digest string, now time.Time) map[taskField]routes.TaskOwner {
+	record := d.tasks[digest]
 	for field, o := range record {
 		if !o.Expires.After(now) {
 			delete(record, field)
 		}
 	}
 	if len(record) == 0 {
-		delete(d.tasks[host], digest)
+		delete(d.tasks, digest)
 		return nil
 	}
 	return record
@@ -163,9 +160,9 @@ func (d *memoryData) liveTask(host routes.HostID, digest string, now time.Time) 
 // tasksOf returns a principal's live entries, by digest.
 func (d *memoryData) tasksOf(host routes.HostID, principal string, now time.Time) map[string][]routes.TaskOwner {
 	tasks := map[string][]routes.TaskOwner{}
-	for digest := range d.tasks[host] {
-		for _, o := range d.liveTask(host, digest, now) {
-			if o.Principal == principal {
+	for digest := range d.tasks {
+		for field, o := range d.liveTask(digest, now) {
+			if field.host == host && o.Principal == principal {
 				tasks[digest] = append(tasks[digest], o)
 			}
 		}
@@ -173,9 +170,16 @@ func (d *memoryData) tasksOf(host routes.HostID, principal string, now time.Time
 	return tasks
 }
 
-func taskRecord(record map[taskField]routes.TaskOwner) routes.TaskRecord {
+// taskRecord is a record as it is seen in a host.
+func taskRecord(host routes.HostID, record map[taskField]routes.TaskOwner) routes.TaskRecord {
 	var all routes.TaskRecord
-	for _, o := range record {
+	for field, o := range record {
+		if field.host != host {
+			if o.Source == routes.TaskShared {
+				continue
+			}
+			o.Principal, o.Tool, o.Session = string(field.host)+"/"+o.Principal, "", ""
+		}
 		all = append(all, o)
 	}
 	return all
@@ -191,14 +195,14 @@ func (m *Memory) TaskRecord(ctx context.Context, host routes.HostID, id, princip
 	}
 	defer m.mu.Unlock()
 	now := taskTime(time.Now())
-	record := m.data.liveTask(host, routes.TaskDigest(host, id), now)
+	record := m.data.liveTask(routes.TaskDigest(id), now)
 	for field, o := range record {
-		if (o.Principal == principal || o.Principal == routes.AnyPrincipal) && o.Expires.Sub(now) < o.Life/2 {
+		if field.host == host && (o.Principal == principal || o.Principal == routes.AnyPrincipal) && o.Expires.Sub(now) < o.Life/2 {
 			o.Expires = now.Add(o.Life)
 			record[field] = o
 		}
 	}
-	return taskRecord(record), nil
+	return taskRecord(host, record), nil
 }
 
 // PrincipalTasks returns what a principal holds.
@@ -237,9 +241,9 @@ func (m *Memory) HostTasks(ctx context.Context, host routes.HostID, limit int) (
 	}
 	defer m.mu.Unlock()
 	now, last := taskTime(time.Now()), map[string]time.Time{}
-	for digest := range m.data.tasks[host] {
-		for _, o := range m.data.liveTask(host, digest, now) {
-			if o.Expires.After(last[o.Principal]) {
+	for digest := range m.data.tasks {
+		for field, o := range m.data.liveTask(digest, now) {
+			if field.host == host && o.Expires.After(last[o.Principal]) {
 				last[o.Principal] = o.Expires
 			}
 		}

@@ -181,7 +181,7 @@ func (l *taskList) take(ctx context.Context, id routes.BackendID, raw json.RawMe
 	if err != nil {
 		return
 	}
-	at := taskAt{id, routes.TaskDigest(l.v.doc.ID, scan.ID)}
+	at := taskAt{id, routes.TaskDigest(scan.ID)}
 	i := slices.IndexFunc(l.entries, func(e routes.TaskEntry) bool { return keyOf(&e) == at })
 	if i < 0 || l.entries[i].Source != routes.TaskMinted && !l.holds(ctx, scan.ID, id) {
 		return

@@ -143,7 +143,7 @@ func (l *Locator) look(ctx context.Context, q *Query, held []routes.BackendID) O
 	if since, away := l.owners.Recovered(); away || !since.IsZero() && time.Since(since) < routes.TaskOutageGrace {
 		return Outcome{Kind: routes.LocateUnavailable, Cause: routes.CauseRecovery}
 	}
-	key := missKey{q.Host.ID, q.Identity.Principal, routes.TaskDigest(q.Host.ID, q.TaskID), q.Era}
+	key := missKey{q.Host.ID, q.Identity.Principal, routes.TaskDigest(q.TaskID), q.Era}
 	switch {
 	case q.Host.Tasks.Unrecorded == "deny":
 		return miss(routes.CauseDenied)
@@ -247,7 +247,7 @@ func (l *Locator) report(q *Query, out *Outcome) {
 	}
 	fields := []zap.Field{
 		zap.String("event", event), zap.String("host", string(q.Host.ID)), zap.String("principal", string(q.Identity.Principal)),
-		zap.String("task", routes.TaskDigest(q.Host.ID, q.TaskID)), zap.String("method", q.Method),
+		zap.String("task", routes.TaskDigest(q.TaskID)), zap.String("method", q.Method),
 	}
 	if out.Claimed {
 		fields = append(fields, zap.String("backend", string(out.Owner.Backend)), zap.String("source", string(out.Owner.Source)))

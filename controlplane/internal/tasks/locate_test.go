@@ -457,7 +457,7 @@ func TestAudit(t *testing.T) {
 			got = append(got, e.ContextMap())
 		}
 		line := func(event, id string, more map[string]any) map[string]any {
-			fields := map[string]any{"event": event, "host": "acme", "principal": "me", "task": routes.TaskDigest("acme", id),
+			fields := map[string]any{"event": event, "host": "acme", "principal": "me", "task": routes.TaskDigest(id),
 				"method": "tasks/cancel", "request_id": "r7"}
 			for name, v := range more {
 				fields[name] = v

@@ -28,7 +28,7 @@ func (c *call) toTask() *wire.Error {
 	if c.h.o.Tasks == nil {
 		return c.refuse(wire.MethodNotFound(), "unknown_method")
 	}
-	c.task = routes.TaskDigest(c.r.Host, c.r.Name)
+	c.task = routes.TaskDigest(c.r.Name)
 	if !c.r.Identity.Scopes.AllowsTasks() {
 		c.audit("task_denied", routes.CauseScope)
 		return c.refuse(wire.InsufficientScope("mcp:tasks"), "insufficient_scope")

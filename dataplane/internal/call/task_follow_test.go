@@ -208,7 +208,7 @@ func TestMissesAreAlike(t *testing.T) {
 					t.Fatalf("audit: %+v, want one line of the logger audit", lines)
 				}
 				if diff := cmp.Diff(map[string]any{
-					"event": "task_miss", "host": "acme", "principal": "alice", "task": routes.TaskDigest("acme", "t-1"), "method": tt.method,
+					"event": "task_miss", "host": "acme", "principal": "alice", "task": routes.TaskDigest("t-1"), "method": tt.method,
 					"cause": m.cause, "request_id": "r-7",
 				}, lines[0].ContextMap()); diff != "" {
 					t.Errorf("audit (-want +got):\n%s", diff)

@@ -87,7 +87,7 @@ func (b *Book) Record(ctx context.Context, host routes.HostID, id string, o rout
 	if err == nil || errors.Is(err, routes.ErrTooManyTasks) {
 		return err
 	}
-	w := &waiting{host: host, id: id, digest: routes.TaskDigest(host, id), owner: o}
+	w := &waiting{host: host, id: id, digest: routes.TaskDigest(id), owner: o}
 	if !b.queue.put(w) {
 		b.metrics.lost.WithLabelValues(lostFull).Inc()
 		b.o.Log.Error("task not recorded: the store is away, and too many records wait for it", w.fields(zap.Error(err))...)
@@ -153,7 +153,7 @@ func (b *Book) updateLoop(ctx context.Context) {
 			return
 		case u := <-b.updates:
 			if err := b.update(ctx, u); err != nil && ctx.Err() == nil {
-				b.o.Log.Debug("task entry not rewritten", zap.String("task", routes.TaskDigest(u.host, u.id)), zap.Error(err))
+				b.o.Log.Debug("task entry not rewritten", zap.String("task", routes.TaskDigest(u.id)), zap.Error(err))
 			}
 		}
 	}

@@ -38,13 +38,9 @@ func (w *waiting) fields(more ...zap.Field) []zap.Field {
 	}, more...)
 }
 
-// taskKey is a task, and place an entry of its record.
-type taskKey struct {
-	host   routes.HostID
-	digest string
-}
-
+// place is an entry of a task's record.
 type place struct {
+	host      routes.HostID
 	principal string
 	backend   routes.BackendID
 }
@@ -55,13 +51,13 @@ type queue struct {
 	wake  chan struct{} // capacity 1: something was put in
 	count atomic.Int64  // so that nobody takes the lock while it is empty
 
-	mu    sync.Mutex // guards what follows
-	tasks map[taskKey]map[place]*waiting
-	of    map[string]int // how many each principal has
+	mu    sync.Mutex                    // guards what follows
+	tasks map[string]map[place]*waiting // by digest
+	of    map[string]int                // how many each principal has
 }
 
 func newQueue(most int) *queue {
-	return &queue{max: most, wake: make(chan struct{}, 1), tasks: map[taskKey]map[place]*waiting{}, of: map[string]int{}}
+	return &queue{max: most, wake: make(chan struct{}, 1), tasks: map[string]map[place]*waiting{}, of: map[string]int{}}
 }
 
 func (q *queue) len() int { return int(q.count.Load()) }
@@ -70,7 +66,7 @@ func (q *queue) len() int { return int(q.count.Load()) }
 func (q *queue) put(w *waiting) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	key, at := taskKey{w.host, w.digest}, place{w.owner.Principal, w.owner.Backend}
+	key, at := w.digest, place{w.host, w.owner.Principal, w.owner.Backend}
 	if old := q.tasks[key][at]; old == nil {
 		if !q.room(at.principal) {
 			return false
@@ -99,7 +95,7 @@ func (q *queue) room(principal string) bool {
 func (q *queue) remove(w *waiting) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	key, at := taskKey{w.host, w.digest}, place{w.owner.Principal, w.owner.Backend}
+	key, at := w.digest, place{w.host, w.owner.Principal, w.owner.Backend}
 	if q.tasks[key][at] != w {
 		return
 	}
@@ -130,18 +126,21 @@ func (q *queue) all() []*waiting {
 // held is what the queue knows of one task; nil: nothing.
 type held []routes.TaskOwner
 
-// find returns what is held of a task.
+// find returns what is held of a task, as it is seen in a host.
 func (q *queue) find(host routes.HostID, id string) held {
 	if q.len() == 0 {
 		return nil
 	}
-	key := taskKey{host, routes.TaskDigest(host, id)}
+	key := routes.TaskDigest(id)
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	var h held
 	for _, w := range q.tasks[key] {
 		o := w.owner
 		o.Expires = o.Created.Add(o.Life)
+		if w.host != host { // somebody else's, as the store has it
+			o.Principal, o.Tool, o.Session = string(w.host)+"/"+o.Principal, "", ""
+		}
 		h = append(h, o)
 	}
 	return h
