@@ -13,15 +13,18 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
+	"github.com/weir-mcp/weir/routes/redisstore"
 	"github.com/weir-mcp/weir/routes/routestest"
 )
 
 const (
 	adminToken    = "e2e-admin-token-0123456789-0123456789"
 	internalToken = "e2e-internal-token-0123456789-0123456789"
+	redisPassword = "e2e-redis-password"
 )
 
 // pair is the smallest real installation: one control plane, two dataplanes, a real Redis.
@@ -37,7 +40,9 @@ type pair struct {
 // newPair starts everything. backends and hosts are the YAML of these two keys, indented by two.
 func newPair(t *testing.T, backends, hosts string) *pair {
 	t.Helper()
-	p := &pair{redis: routestest.StartRedis(t, routestest.RedisOptions{AppendOnly: true})}
+	p := &pair{redis: routestest.StartRedis(t, routestest.RedisOptions{AppendOnly: true, Args: slices.Concat(
+		redisUser("control", redisstore.RoleControlPlane), redisUser("data", redisstore.RoleDataplane),
+	)})}
 	var publicKey string
 	p.keyFile, publicKey = keyPair(t)
 	auth := fmt.Sprintf(`auth:
@@ -53,7 +58,7 @@ internal: {token: "${env:WEIR_INTERNAL_TOKEN}"}
 discovery: {interval: 1s, timeout: 5s}
 %sbackends:
 %svirtual_hosts:
-%s`, p.redis.URL(), auth, backends, hosts))
+%s`, p.redisURL("control"), auth, backends, hosts))
 	p.control = start(t, "weir-controlplane", "--config", p.controlCfg)
 	p.dataCfg = file(t, "dataplane.yaml", fmt.Sprintf(`redis: %q
 listen: 127.0.0.1:0
@@ -61,11 +66,21 @@ ops_listen: 127.0.0.1:0
 control_plane: {url: "http://%s", admin_url: "http://%s", token: "${env:WEIR_INTERNAL_TOKEN}"}
 delegated_methods: forward
 drain: {delay: 0s, deadline: 5s}
-%s`, p.redis.URL(), p.control.ready["listen"], p.control.ready["admin"], auth))
+%s`, p.redisURL("data"), p.control.ready["listen"], p.control.ready["admin"], auth))
 	for i := range p.data {
 		p.data[i] = start(t, "weir-dataplane", "--config", p.dataCfg)
 	}
 	return p
+}
+
+// redisUser is a user of a role, as options of redis-server: the planes get no more rights than docs/redis.md gives them.
+func redisUser(name string, role redisstore.Role) []string {
+	return append([]string{"--user", name, "on", ">" + redisPassword}, strings.Fields(redisstore.ACLRules(role, "weir:"))...)
+}
+
+// redisURL is where a user finds the Redis.
+func (p *pair) redisURL(user string) string {
+	return strings.Replace(p.redis.URL(), "redis://", "redis://"+user+":"+redisPassword+"@", 1)
 }
 
 // keyPair writes a fresh ES256 pair and returns the paths of the private and the public half.
