@@ -21,20 +21,22 @@ func (l *legacyConn) resume(session string) {
 }
 
 // lostSession, asked right after send, is the *Failure of a request that was refused because the backend no longer has the session, nil if that is not why.
-// 404 says so by the specification; 400 with an error that answers no request of ours is what widespread servers say instead. An error
-// that bears our id is the answer to what was asked.
+// 404 says so by the specification, whatever comes with it; 400 with an error that answers no request of ours is what widespread servers
+// say instead, while one that bears our id is the answer to what was asked.
 // Source: MCP 2025-11-25, basic/transports (Session Management).
 func (a *legacyAnswer) lostSession() *Failure {
 	status := a.x.httpStatus()
-	if status != http.StatusNotFound && status != http.StatusBadRequest {
-		return nil
-	}
-	a.x.mu.Lock()
-	body := a.x.body
-	a.x.mu.Unlock()
-	scan, err := wire.ScanMessage(body)
-	answer := err == nil && scan.Kind == wire.KindResponse
-	if answer && sameJSON(scan.ID, strconv.AppendInt(nil, a.l.lastID, 10)) || !answer && status == http.StatusBadRequest {
+	switch status {
+	case http.StatusNotFound:
+	case http.StatusBadRequest:
+		a.x.mu.Lock()
+		body := a.x.body
+		a.x.mu.Unlock()
+		scan, err := wire.ScanMessage(body)
+		if err != nil || scan.Kind != wire.KindResponse || sameJSON(scan.ID, strconv.AppendInt(nil, a.l.lastID, 10)) {
+			return nil
+		}
+	default:
 		return nil
 	}
 	return &Failure{Reason: ReasonBadResponse, Sent: true, Status: status, SessionLost: true, Err: errSessionLost}

@@ -64,7 +64,7 @@ func TestALostSessionIsTold(t *testing.T) {
 		"404 as text":                       {func(w http.ResponseWriter, _ string) { http.Error(w, "session not found", 404) }, true, false},
 		"404, an error about no request":    {refusal(404, `{"jsonrpc":"2.0","id":null,"error":{"code":-32001,"message":"Session not found (%s)"}}`), true, false},
 		"404, an error without an id":       {refusal(404, `{"jsonrpc":"2.0","error":{"code":-32001,"message":"Session not found (%s)"}}`), true, false},
-		"404, an error about this request":  {refusal(404, `{"jsonrpc":"2.0","id":%s,"error":{"code":-32602,"message":"no such task"}}`), false, true},
+		"404, an error about this request":  {refusal(404, `{"jsonrpc":"2.0","id":%s,"error":{"code":-32602,"message":"no such task"}}`), true, false},
 		"400, an error about no request":    {refusal(400, `{"jsonrpc":"2.0","id":null,"error":{"code":-32000,"message":"Bad Request (%s)"}}`), true, false},
 		"400, an error about a made-up one": {refusal(400, `{"jsonrpc":"2.0","id":"server-error","error":{"code":-32600,"message":"Bad Request (%s)"}}`), true, false},
 		"400, an error about this request":  {refusal(400, `{"jsonrpc":"2.0","id":%s,"error":{"code":-32602,"message":"no such task"}}`), false, true},

@@ -485,10 +485,10 @@ func TestALostSession(t *testing.T) {
 	}
 }
 
-// An error that answers our request is the owner's own, whatever its status.
+// An error that answers our request is the owner's own, but for 404, which is of the session.
 func TestAnErrorInAKeptSessionIsNoLostSession(t *testing.T) {
 	b := newBackend(t, func(w http.ResponseWriter, r seen) {
-		answerJSON(w, 404, r.id, `"error":{"code":-32602,"message":"no such task"}`)
+		answerJSON(w, 400, r.id, `"error":{"code":-32602,"message":"no such task"}`)
 	})
 	g := newTaskGateway(t, taskHost(b, legacy), nil)
 	o := own("b")
