@@ -6,6 +6,8 @@ import (
 	"math"
 	"strconv"
 	"time"
+
+	"github.com/go-json-experiment/json/jsontext"
 )
 
 // TasksExtension is the name of the tasks extension among the extensions of a modern client's or server's capabilities.
@@ -36,8 +38,8 @@ type TaskScan struct {
 	Unlimited bool
 }
 
-// ScanTask looks for a task in the result of a call. A result that is a task and has no id, or one that is empty or over 4 KiB, is an
-// error; an advertisement of that kind is none, and no task.
+// ScanTask looks for a task in the result of a call. A result that is a task and has no id, or one that is empty, over 4 KiB or no
+// proper text, is an error; an advertisement of that kind is none, and no task.
 // Source: SEP-2663 (Task Creation); MCP 2025-11-25, basic/utilities/tasks (Creating Tasks).
 func ScanTask(result json.RawMessage) (TaskScan, error) {
 	s, err := ScanResult(result)
@@ -97,7 +99,9 @@ func scanTask(task json.RawMessage, ttl string) (TaskScan, error) {
 		switch unquote(name) {
 		case "taskId":
 			ids++
-			t.ID, _ = text(w.value())
+			if id := jsontext.Value(w.value()); id.IsValid() { // else no client can ask for it: requests are decoded strictly
+				t.ID, _ = text(json.RawMessage(id))
+			}
 		case "status":
 			statuses++
 			t.Status, _ = text(w.value())

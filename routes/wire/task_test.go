@@ -51,6 +51,7 @@ func TestScanTask(t *testing.T) {
 
 func TestMalformedTasksAreErrors(t *testing.T) {
 	for name, result := range map[string]string{
+		"an id of no text":    `{"resultType":"task","taskId":"\ud800x"}`,
 		"no id":               `{"resultType":"task","status":"working"}`,
 		"an id of no letters": `{"resultType":"task","taskId":""}`,
 		"an id of a number":   `{"resultType":"task","taskId":5}`,
