@@ -96,7 +96,7 @@ func (c *call) mint(tool string, result json.RawMessage) *wire.Error {
 		return nil
 	case errors.Is(err, routes.ErrTooManyTasks):
 		c.outcome, c.err = "too_many_tasks", err
-		return wire.Internal(wire.ReasonOverloaded, "you hold as many tasks as this gateway remembers for one caller; the new one may run, but can't be followed")
+		return wire.Internal(wire.ReasonOverloaded, "this gateway remembers as many tasks as it does for one caller, or for one id; the new one may run, but can't be followed")
 	default:
 		c.outcome, c.err = wire.ReasonUnavailable, err
 		return wire.Internal(wire.ReasonUnavailable, "the backend answered with a task that could not be recorded; it may run, but can't be followed")

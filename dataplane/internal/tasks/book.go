@@ -75,8 +75,8 @@ func New(o Options) (*Book, error) {
 }
 
 // Record notes whose a task is that a backend's answer has just told of. When it returns nil, the entry stands in the store, or, where
-// the store did not take it within 250 ms, in memory until it does. It goes on when ctx is cancelled: the task runs all the same. The
-// error is routes.ErrTooManyTasks, ErrFull, or says what is wrong with the entry; then nothing was recorded.
+// the store could not be used within 250 ms, in memory until it can. It goes on when ctx is cancelled: the task runs all the same. The
+// error is routes.ErrTooManyTasks, ErrFull, or says what is wrong with the entry or why the store refuses it; then nothing was recorded.
 func (b *Book) Record(ctx context.Context, host routes.HostID, id string, o routes.TaskOwner) error {
 	if err := o.Validate(); err != nil {
 		return err
@@ -85,6 +85,12 @@ func (b *Book) Record(ctx context.Context, host routes.HostID, id string, o rout
 	defer cancel()
 	err := b.o.Store.RecordTask(ctx, host, id, o)
 	if err == nil || errors.Is(err, routes.ErrTooManyTasks) {
+		return err
+	}
+	if ctx.Err() == nil && !errors.Is(err, routes.ErrUnavailable) {
+		// The store is there and refuses, for want of memory say. Held here, the record would be unknown to every other dataplane, which
+		// has no reason to doubt the store.
+		b.metrics.lost.WithLabelValues(lostRefused).Inc()
 		return err
 	}
 	w := &waiting{host: host, id: id, digest: routes.TaskDigest(id), owner: o}

@@ -297,6 +297,15 @@ func TestRecordsThatTheStoreRefuses(t *testing.T) {
 	if err := f.Record(t.Context(), "acme", "t-1", bad); err == nil || f.queue.len() != 0 {
 		t.Errorf("%v, %d wait", err, f.queue.len())
 	}
+	oom := errors.New("OOM command not allowed") // it answers, so that other dataplanes believe what it does not know
+	f.slow.fail.Store(&oom)
+	if err := f.Record(t.Context(), "acme", "t-1", owner("alice", "b")); !errors.Is(err, oom) || f.queue.len() != 0 {
+		t.Errorf("%v, %d wait", err, f.queue.len())
+	}
+	if n := testutil.ToFloat64(f.metrics.lost.WithLabelValues(lostRefused)); n != 1 {
+		t.Errorf("lost: %v", n)
+	}
+	f.metrics.lost.Reset()
 	for why, err := range map[string]error{lostTooMany: full, lostRefused: errors.New("never")} {
 		f.slow.fail.Store(nil)
 		f.memory.SetDown(true)
