@@ -71,15 +71,30 @@ func (c *Config) Check() error {
 
 // Warnings are what a config that is in order will lack when it runs, each with the path of its field.
 func (c *Config) Warnings() []string {
-	switch cp := &c.ControlPlane; {
+	cp := &c.ControlPlane
+	switch {
 	case cp.AdminURL == "":
 		return []string{"control_plane.admin_url is not set: on hosts whose tasks.unrecorded is claim or probe, ids of tasks that this " +
 			"gateway did not record are answered with an error instead of being looked for"}
 	case cp.Token == "":
 		return []string{"control_plane.token is not set: control_plane.admin_url will refuse this dataplane, and ids of tasks that this " +
 			"gateway did not record are answered with an error"}
+	case cp.AdminURL == cp.URL:
+		return []string{"control_plane.admin_url is control_plane.url: tasks are looked for at the control plane's admin_listen, which is another address"}
+	case plainAndAway(cp.AdminURL):
+		return []string{"control_plane.admin_url is plain HTTP to another machine: the tokens of callers and control_plane.token travel on it unencrypted"}
 	}
 	return nil
+}
+
+// plainAndAway reports whether what is sent to a URL can be read on a network.
+func plainAndAway(raw string) bool {
+	u, err := url.Parse(raw)
+	if err != nil || u.Scheme != "http" {
+		return false
+	}
+	ip := net.ParseIP(u.Hostname())
+	return u.Hostname() != "localhost" && (ip == nil || !ip.IsLoopback())
 }
 
 // fill puts defaults where a field is zero; Drain.Delay has none here, so that a file can say 0s.

@@ -183,3 +183,30 @@ func TestHMACSecretIsReadAnew(t *testing.T) {
 		t.Error("an unknown issuer has no secret")
 	}
 }
+
+func TestWarnings(t *testing.T) {
+	const url, admin = "http://127.0.0.1:8081", "http://127.0.0.1:8082"
+	for name, tt := range map[string]struct {
+		plane ControlPlane
+		want  string // in the warning; empty: there is none
+	}{
+		"all that tasks need":          {ControlPlane{URL: url, AdminURL: admin, Token: "t"}, ""},
+		"no admin_url":                 {ControlPlane{URL: url}, "control_plane.admin_url is not set"},
+		"no token":                     {ControlPlane{URL: url, AdminURL: admin}, "control_plane.token is not set"},
+		"the MCP listener's address":   {ControlPlane{URL: url, AdminURL: url, Token: "t"}, "is control_plane.url"},
+		"plain HTTP over a network":    {ControlPlane{URL: url, AdminURL: "http://cp.internal:8082", Token: "t"}, "unencrypted"},
+		"TLS over a network":           {ControlPlane{URL: url, AdminURL: "https://cp.internal:8082", Token: "t"}, ""},
+		"plain HTTP on this machine":   {ControlPlane{URL: url, AdminURL: "http://localhost:8082", Token: "t"}, ""},
+		"plain HTTP on this machine 6": {ControlPlane{URL: url, AdminURL: "http://[::1]:8082", Token: "t"}, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got := (&Config{ControlPlane: tt.plane}).Warnings()
+			if tt.want == "" && len(got) == 0 {
+				return
+			}
+			if len(got) != 1 || !strings.Contains(got[0], tt.want) || tt.want == "" {
+				t.Errorf("%q, want %q", got, tt.want)
+			}
+		})
+	}
+}
