@@ -24,7 +24,7 @@ run: build ## run both planes in one process before the demo backends; ARGS="--b
 .PHONY: test
 test: ## run every test; WEIR_REQUIRE_REDIS=1 makes a missing redis-server a failure
 	$(GO) test $(UNIT)
-	$(GO) test -count=1 -timeout 30m ./deploy/e2e
+	$(GO) test -count=1 -parallel 4 -timeout 30m ./deploy/e2e
 
 .PHONY: check
 check: format vet staticcheck race ## what CI runs: format, vet, staticcheck, every test (e2e and docs too) under the race detector
