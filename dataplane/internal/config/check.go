@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net"
 	"net/url"
+	"os"
 	"slices"
 	"strconv"
 	"time"
@@ -69,22 +70,33 @@ func (c *Config) Check() error {
 	return errors.Join(errs...)
 }
 
-// Warnings are what a config that is in order will lack when it runs, each with the path of its field.
+// Warnings are what a config that is in order will lack when it runs, each with the path of its field. It looks for files.
 func (c *Config) Warnings() []string {
 	cp := &c.ControlPlane
+	var all []string
 	switch {
 	case cp.AdminURL == "":
-		return []string{"control_plane.admin_url is not set: on hosts whose tasks.unrecorded is claim or probe, ids of tasks that this " +
-			"gateway did not record are answered with an error instead of being looked for"}
+		all = append(all, "control_plane.admin_url is not set: on hosts whose tasks.unrecorded is claim or probe, ids of tasks that this "+
+			"gateway did not record are answered with an error instead of being looked for")
 	case cp.Token == "":
-		return []string{"control_plane.token is not set: control_plane.admin_url will refuse this dataplane, and ids of tasks that this " +
-			"gateway did not record are answered with an error"}
+		all = append(all, "control_plane.token is not set: control_plane.admin_url will refuse this dataplane, and ids of tasks that this "+
+			"gateway did not record are answered with an error")
 	case cp.AdminURL == cp.URL:
-		return []string{"control_plane.admin_url is control_plane.url: tasks are looked for at the control plane's admin_listen, which is another address"}
+		all = append(all, "control_plane.admin_url is control_plane.url: tasks are looked for at the control plane's admin_listen, which is another address")
 	case plainAndAway(cp.AdminURL):
-		return []string{"control_plane.admin_url is plain HTTP to another machine: the tokens of callers and control_plane.token travel on it unencrypted"}
+		all = append(all, "control_plane.admin_url is plain HTTP to another machine: the tokens of callers and control_plane.token travel on it unencrypted")
 	}
-	return nil
+	for _, f := range []struct{ field, name string }{
+		{"ca_file", cp.TLS.CAFile}, {"cert_file", cp.TLS.CertFile}, {"key_file", cp.TLS.KeyFile},
+	} {
+		if f.name == "" {
+			continue
+		}
+		if _, err := os.Stat(f.name); err != nil {
+			all = append(all, fmt.Sprintf("control_plane.tls.%s: %v", f.field, err))
+		}
+	}
+	return all
 }
 
 // plainAndAway reports whether what is sent to a URL can be read on a network.

@@ -11,6 +11,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/weir-mcp/weir/deploy/process"
+	"github.com/weir-mcp/weir/routes"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -198,6 +199,8 @@ func TestWarnings(t *testing.T) {
 		"TLS over a network":           {ControlPlane{URL: url, AdminURL: "https://cp.internal:8082", Token: "t"}, ""},
 		"plain HTTP on this machine":   {ControlPlane{URL: url, AdminURL: "http://localhost:8082", Token: "t"}, ""},
 		"plain HTTP on this machine 6": {ControlPlane{URL: url, AdminURL: "http://[::1]:8082", Token: "t"}, ""},
+		"a file that is not there": {ControlPlane{URL: url, AdminURL: admin, Token: "t", TLS: routes.TLS{CAFile: filepath.Join(t.TempDir(), "ca.pem")}},
+			"control_plane.tls.ca_file: "},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got := (&Config{ControlPlane: tt.plane}).Warnings()
